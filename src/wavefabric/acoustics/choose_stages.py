@@ -72,11 +72,11 @@ def make_stages(
     decomposition: Partition | None = None,
     indexed: bool = True,
 ) -> Stages:
-    """Return the implementation of a time step that is fastest on ``device`` for a whole-grid ``problem``.
+    """Return the fastest implementation of a time step for ``problem`` on ``device``.
 
-    ``plain`` selects whole-array transforms. With several ranks in ``comm`` the call is collective, and
-    ``decomposition`` (by default global) divides the grid. ``indexed``: a medium of few materials may be
-    stored as indices into a table.
+    ``problem`` describes the whole grid. If ``comm`` has several ranks, all must call this function, and
+    ``decomposition`` (by default a global one) divides the grid among them. ``plain`` selects transforms of
+    whole arrays, not fused kernels. ``indexed`` allows a medium to be stored as indices into a table.
     """
     if comm is None or comm.size == 1:
         comm, rank, decomposition = None, 0, _on_one_device(problem)
@@ -96,7 +96,10 @@ def make_stages(
 def stages_form(
     device, problem: Problem, dtype, decomposition: Partition, plain: bool = False, one_sided: bool = False
 ) -> Form:
-    """Return a run's classes of stages and layout; ``one_sided``: kernels can write to other ranks."""
+    """Return the classes that compute the time steps of a run and distribute its fields over the ranks.
+
+    ``one_sided`` says whether kernels can write into the memory of other ranks.
+    """
     sharing = "one" if decomposition.ranks == 1 else decomposition.options.kind
     if problem.axisymmetric:
         ensure(sharing in RADIAL, "decomposition", f"{sharing} with an axisymmetric grid", "global")
@@ -147,8 +150,9 @@ def needed_bytes(
 ) -> int:
     """Return the memory, in bytes, that a run needs on the device of the rank that needs the most.
 
-    The estimate is correct within a few per cent. ``one_sided`` is as in `Communicator`, ``indexed`` as in
-    `make_stages`; ``materials`` is the result of `find_materials` if known already.
+    The estimate is correct within a few per cent. ``one_sided`` says whether kernels can write into the
+    memory of other ranks, ``indexed`` whether a medium of few materials may be stored as indices into a
+    table. ``materials`` is the result of `find_materials` if it is known already.
     """
     dtype = np.dtype(dtype)
     decomposition = decomposition or _on_one_device(problem)

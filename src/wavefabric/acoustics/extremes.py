@@ -15,8 +15,8 @@ _COLUMNS = 11
 class Extremes(NamedTuple):
     """Holds the smallest and the largest value of each parameter of a medium, and of products of parameters.
 
-    Products are taken point by point. Both extremes are NaN if an array contains a NaN. Parameters that are
-    neither real numbers nor real arrays of the grid's shape are left out. α₀ is in dB/(MHz^y cm).
+    Products, as of density and squared sound speed, are taken point by point; α₀ is in dB/(MHz^y cm). If an
+    array contains a NaN, both extremes are NaN. Only real numbers and real arrays of the grid's shape count.
     """
 
     ranges: dict[str, Range]

@@ -15,14 +15,14 @@ from wavefabric.base.errors import ensure
 def bowl_on_axis(z: Any, radius: float, diameter: float, frequency: float, sound_speed: float) -> np.ndarray:
     """Return the steady pressure p/p₀ on the axis of a focused bowl; complex128.
 
-    The surface pressure is p₀ = ρcu. The Rayleigh integral over the bowl is
-    p/p₀ = R/(R − z) (e^{−ikz} − e^{−ikB}), with h the depth of the bowl (`bowl_depth`) and
-    B = √((z − h)² + a²) the distance to its rim. B − z = 2h(R − z)/(B + z) avoids the division by zero at the
-    focus, z = R, where the magnitude is k h.
-    O'Neill, J. Acoust. Soc. Am. 21, 516 (1949), doi:10.1121/1.1906542, equation 3.1.
+    p₀ = ρcu is the pressure on the bowl's surface. ``z`` are distances from its apex, at least 0. ``radius``
+    is its radius of curvature R, ``diameter`` its aperture 2a. Lengths are in m, the frequency in Hz, the
+    sound speed in m/s. `InputError`: a number is out of range.
 
-    ``z``: distances from the apex of the bowl, at least 0; radius of curvature R and aperture (``diameter``)
-    2a, all m; frequency in Hz, sound speed in m/s. `InputError`: a number is out of range.
+    The Rayleigh integral over the bowl is p/p₀ = R/(R − z) (e^{−ikz} − e^{−ikB}). Here k is the wavenumber,
+    h the depth of the bowl (`bowl_depth`), and B = √((z − h)² + a²) the distance of point z from the rim. At
+    the focus, z = R, the magnitude is k h; B − z = 2h(R − z)/(B + z) avoids the division by zero there.
+    O'Neill, J. Acoust. Soc. Am. 21, 516 (1949), doi:10.1121/1.1906542, equation 3.1.
     """
     frequency = positive(frequency, "Hz", "frequency")
     sound_speed = positive(sound_speed, "m/s", "sound_speed")

@@ -142,7 +142,7 @@ class Grid:
 
     @property
     def total_shape(self) -> tuple[int, int, int]:
-        """Return (Nx, Ny, Nz) of the grid including a PML outside; 1 along missing axes."""
+        """Return (Nx, Ny, Nz) of the grid with a PML that is added around it; 1 along missing axes."""
         shape, before, after = (*self.shape, 1, 1), self.margin, self._after
         return tuple(n + m + k for n, m, k in zip(shape, before, after, strict=False))  # type: ignore[return-value]
 
@@ -193,10 +193,11 @@ class Grid:
         return whole + 1
 
     def to_memory(self, values: Any, key: str, outside: Literal["edge", "zero"] = "edge") -> np.ndarray:
-        """Return a real field [x, y(, z)] in the solver's order: (Nz, Ny, Nx), including a PML outside.
+        """Return a real field [x, y(, z)] in the solver's order, (Nz, Ny, Nx), extended by an added PML.
 
-        ``outside``: a PML outside gets edge values, or zeros. ``key`` names the field in errors. A float
-        field is not copied if no PML is added and x is fastest in memory (Fortran order) already.
+        ``outside`` selects the values in a PML that is added around the grid: those at the grid's edge, or
+        zeros. ``key`` names the field in errors. A float field is not copied if no PML is added and x is
+        fastest in memory (Fortran order) already.
         """
         array = self._shaped(values, key)
         ensure(array.dtype.kind in "fiub", key, f"is of type {array.dtype}", "real numbers")
@@ -226,7 +227,10 @@ class Grid:
         return np.pad(mask, list(zip(self.margin, self._after, strict=True))[::-1])
 
     def from_edges(self, field: np.ndarray) -> np.ndarray:
-        """Apply the transpose of `to_memory`: add the values in a PML outside to those at the grid's edge."""
+        """Return a solver's field as [x, y(, z)]; sum values in an added PML into the nearest edge points.
+
+        This is the transpose of `to_memory`, which copies edge values into the PML.
+        """
         whole = field.astype(np.float64)
         for axis, (before, after) in enumerate(zip(self.margin[::-1], self._after[::-1], strict=True)):
             along = np.moveaxis(whole, axis, 0)
@@ -237,16 +241,17 @@ class Grid:
         return np.array(self.from_memory(whole))
 
     def from_memory(self, field: np.ndarray) -> np.ndarray:
-        """Return a solver's field (Nz, Ny, Nx) as a view [x, y(, z)] without a PML outside."""
+        """Return a solver's field (Nz, Ny, Nx) as a view [x, y(, z)] without the points of an added PML."""
         shape = (*self.shape, 1, 1)
         inner = tuple(slice(m, m + n) for m, n in zip(self.margin, shape, strict=False))
         view = field[inner[::-1]].transpose()
         return view[(..., *(0,) * (3 - self.dimensions))]
 
     def points(self, mask: Any, key: str) -> np.ndarray:
-        """Return the flat indices (int64, ascending, x fastest) of a mask's points, counting a PML outside.
+        """Return the flat indices (int64, ascending, x fastest) of the points that a mask marks.
 
-        ``mask`` is bool, or 0 and 1, and has the grid's shape; ``key`` names it in errors.
+        The indices are those in the solver's grid, which includes an added PML. ``mask`` is bool, or 0 and 1,
+        and has the grid's shape; ``key`` names it in errors.
         """
         marked = self.mask(mask, key)
         if marked.flags.c_contiguous and np.count_nonzero(marked) < marked.size // _FEW:

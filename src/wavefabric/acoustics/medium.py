@@ -142,9 +142,10 @@ def stagger(field: float | np.ndarray, axis: int, wrap: bool = False) -> float |
 def density_jump(density: Any, sound_speed: Any, between: Sequence[Any] = ()) -> str | None:
     """Describe the reflection that is lost at the largest jump of the density; return None without a jump.
 
-    A jump is a change of more than `LARGEST_JUMP`-fold between neighbouring points. ``between`` holds the
-    densities half a spacing along x, y(, z), as arrays in memory order. A jump does not count where this
-    density is well below the mean of the neighbours: there the impedance changes smoothly enough.
+    A jump is a change of more than `LARGEST_JUMP`-fold between two neighbouring grid points. ``between``
+    holds the densities halfway between neighbours along x, y(, z), as arrays in memory order. A jump does not
+    count where the density halfway is less than the larger of its neighbours divided by 2.1, so below their
+    mean: there the impedance changes smoothly enough.
     """
     rho, worst = np.asarray(density), (float(LARGEST_JUMP), 0.0)
     jumps = rho.size > 1 and LARGEST_JUMP * rho.min() < rho.max()

@@ -2,8 +2,7 @@
 
 The terms are k-Wave's (Treeby & Cox 2010, doi:10.1117/1.3360308; Treeby et al. 2012,
 doi:10.1121/1.4712021). Grids are in memory order, x fastest: C-order ``(Nz, Ny, Nx)``, with Nz = 1 in
-2-D and Ny = Nz = 1 in 1-D. Point indices are flat, int64 and 0-based in that order; a k-Wave index (1-based,
-column-major) is larger by one.
+2-D and Ny = Nz = 1 in 1-D. Point indices are flat, int64 and 0-based in that order; k-Wave's are 1-based.
 """
 
 import math
@@ -105,7 +104,10 @@ class Interpolation:
 
 @dataclass(frozen=True)
 class Elements:
-    """Receiving elements: value e = Σ weights · field[points] over entries bounds[e] to bounds[e + 1] − 1."""
+    """Receiving elements of a transducer, each of which records a weighted sum over grid points.
+
+    Element e has the entries ``bounds[e]`` to ``bounds[e + 1]`` − 1 of ``points`` and ``weights``.
+    """
 
     bounds: np.ndarray  # (elements + 1,)
     points: np.ndarray  # flat indices, each element's ascending
@@ -142,9 +144,10 @@ def split(values: np.ndarray, shapes: Sequence[tuple[int, ...]]) -> list[np.ndar
 
 @dataclass(frozen=True)
 class Recording:
-    """Says which quantities are recorded, where (flat grid indices, boxes, points), from which 0-based step.
+    """Says which quantities are recorded, at which points, and from which time step on (counted from 0).
 
-    ``where`` is None if only fields of the whole domain are recorded.
+    ``where`` holds grid points by flat index, boxes, points between grid points, or receiving elements. It is
+    None if only fields of the whole domain are recorded.
     """
 
     quantities: tuple[str, ...] = ("p_raw",)  # of `acoustics.recording.quantities`

@@ -36,8 +36,8 @@ class Results(dict[str, Any]):
     order, x fastest, as in MATLAB. With boxes, each quantity is a list with one array per box:
     (Cx[, Cy[, Cz]], rows) or (Cx[, Cy[, Cz]]). A whole-domain quantity (``*_all``, ``*_final``) has the
     grid's shape, without a PML outside. An amplitude or phase has the shape (frequencies, …), or one list
-    of boxes per frequency. Arrays other than these two are views of the solver's output. Under
-    ``mpiexec`` every rank has all arrays, and only rank 0 writes in `save`.
+    of boxes per frequency. Amplitudes and phases are copies, all other arrays views of the solver's output.
+    Under ``mpiexec`` every rank has all arrays, and only rank 0 writes in `save`.
     """
 
     def __init__(
@@ -124,7 +124,7 @@ class Results(dict[str, Any]):
 
 
 def _positions(where: Any, total: tuple[int, int, int], grid: Grid) -> dict[str, Data]:
-    """Return the indices of boxes or mask points in the grid without a PML outside; {} for other sensors."""
+    """Return indices of a sensor's boxes or mask points, not counting an added PML; {} for other sensors."""
     if isinstance(where, Cuboids):
         boxes = (np.stack([where.first, where.last], 1) - grid.margin)[..., : grid.dimensions]
         return {"boxes": Data(boxes, "", "first and last point of each along x, y(, z), from 0")}

@@ -39,9 +39,10 @@ _SETTLING = 20
 
 
 class Observer(Protocol):
-    """An object that reads the fields of a run between time steps, and may use its stages after the run.
+    """Reads the fields of a run between time steps, for example to store them for a gradient.
 
-    An observed run stores the medium as arrays, not as indices into a table of materials.
+    It may also use the stages of the run (fields, operators, kernels) after the run. An observed run stores
+    the medium as arrays, not as indices into a table of materials.
     """
 
     def nbytes(self, problem: Problem, dtype: np.dtype, subdomains: list[Subdomain]) -> int:
@@ -49,10 +50,10 @@ class Observer(Protocol):
         ...
 
     def begin(self, stages: Stages, taken: int) -> StepRecording | None:
-        """Start to observe a run after ``taken`` steps: 0, or those before a checkpoint.
+        """Start to observe a run after ``taken`` steps: 0, or the steps before a checkpoint.
 
-        Return a recording that reads the fields within each step, so that `after` may be called after several
-        steps; return None if `after` must be called after each step.
+        Return None if `after` must be called after each step. Return a `StepRecording` if this reads the
+        fields within each step, so that it is enough to call `after` once for several steps.
         """
         ...
 
@@ -73,14 +74,13 @@ def run(
 
     ``sink`` receives the recorded quantities on rank 0 only. ``options.check_stability`` is ignored. The
     report includes ``loading_seconds``, the time spent reading the input, and has ``steps < total_steps`` if
-    a checkpoint ended the run (`Checkpoints.stop`). ``setup`` allows an earlier run's stages to be reused, if
-    its options were the same.
+    a checkpoint ended the run (`Checkpoints.stop`). ``setup`` keeps stages of runs with equal options.
 
-    All ranks raise the same error: `InputError` if memory is too small, the checkpoint belongs to another run
-    or layout, the ranks were given different problems, or the decomposition does not fit; `FieldLost` if the
+    All ranks raise the same error. `InputError`: memory is too small, the checkpoint belongs to another run
+    or layout, the ranks were given different problems, or the decomposition does not fit. `FieldLost`: the
     pressure is not finite, the energy exceeds what the sources can supply, or a field component that
-    alternates in sign from step to step grows exponentially; KeyboardInterrupt after Ctrl-C or SIGTERM, once
-    a checkpoint is saved if the run has checkpoints.
+    alternates in sign from step to step grows exponentially. KeyboardInterrupt: Ctrl-C or SIGTERM; in a run
+    with checkpoints it is raised once a checkpoint is saved.
     """
     begun = working_time()
     options = (options or RunSettings()).with_ranks(problem.shape)
@@ -277,7 +277,8 @@ class _Run:
     def _check(self, last: bool) -> bool:
         """Check the fields if a check is due; return whether a checkpoint is due by the clock of rank 0.
 
-        A single GPU need not wait: results of a check are read at the next one, and after the ``last`` step.
+        Results of a check are read at once, except on a single GPU: to avoid that the device waits for the
+        host, they are read there at the next check, or after the ``last`` step.
         """
         if self._look is not None:
             self._read_look()
@@ -362,7 +363,7 @@ def identity(*parts: Any) -> str:
 
 
 def _update_digest(digest, value) -> None:
-    """Add ``value`` to a digest; of arrays only a CRC-32, which is enough to notice changes by mistake."""
+    """Add ``value`` to a digest; of an array only its CRC-32, enough to notice unintended changes."""
     if is_dataclass(value) and not isinstance(value, type):
         for field in fields(value):
             digest.update(field.name.encode())

@@ -22,11 +22,11 @@ def check_run(
     stable: str = ", or check_stability=False",
     advice: str = _ADVICE,
 ) -> None:
-    """Raise an error for an unstable time step; warn of sources that grid or absorption model distort.
+    """Raise an error for an unstable time step; warn of sources that the grid or the medium distorts.
 
     All ranks must call this. ``names`` replaces entries of `PYTHON_NAMES`, the names of numbers in messages;
-    errors begin with ``where``. ``stable`` and ``advice`` are further remedies in the messages on the time
-    step and on absorption that deviates from its power law.
+    errors begin with ``where``. Two texts name remedies: ``stable`` follows the error of an unstable time
+    step, ``advice`` the warning of absorption that deviates from its power law.
     """
     if settings.check_stability:
         refuse_unstable(problem, settings, where, stable)

@@ -94,7 +94,10 @@ class RunSettings:
         return Checkpoints(Path(self.checkpoint))
 
     def with_ranks(self, shape: tuple[int, int, int] | None = None) -> Self:
-        """Return settings with ``comm`` set, by default all ranks; a lone rank's threads suit ``shape``."""
+        """Return settings in which ``comm`` is set; by default it has all ranks that were started together.
+
+        A lone rank gets as many CPU threads as suit a grid of ``shape``, unless ``threads`` is set.
+        """
         if self.comm is not None:
             return self
         if environment.ranks() > 1:

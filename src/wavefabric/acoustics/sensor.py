@@ -116,7 +116,7 @@ def _cuboids(corners: tuple[Any, ...], grid: Grid) -> Cuboids:
 
 
 def _in_total(at: np.ndarray, grid: Grid) -> Any:
-    """Return the flat indices, in the grid with a PML outside, of points ``at`` [axis, …] of the grid."""
+    """Return the flat indices of points ``at`` [axis, …], coordinates in the grid, counting an added PML."""
     margin = np.array(grid.margin[: grid.dimensions]).reshape(-1, *[1] * (at.ndim - 1))
     return np.ravel_multi_index(tuple(at + margin), grid.total_shape[: grid.dimensions], order="F")
 

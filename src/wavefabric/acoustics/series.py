@@ -14,9 +14,10 @@ _FRACTION, _HIGHEST = 0.005, 0.9
 
 
 def check_series(values: Any, rows: int, key: str, *, shared: bool = False) -> np.ndarray:
-    """Return time series as a real array (rows, steps); or (1, steps), one for all rows, if ``shared``.
+    """Return time series as a real array (rows, steps).
 
-    `InputError` names ``key`` and the allowed shapes, and says if axes are in another order.
+    With ``shared`` a single series for all rows is allowed too, and is returned as (1, steps). `InputError`
+    names ``key`` and the allowed shapes, and says if axes are in another order.
     """
     series = real_array(values, key)
     if shared and series.ndim == 1:

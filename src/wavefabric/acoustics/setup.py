@@ -13,7 +13,7 @@ class Setup:
     """Keeps the stages of a time step (fields, operators, kernels) for runs with one medium and time step.
 
     Only one run at a time may use a `Setup`. ``options`` are the settings of all these runs; all ranks must
-    call each method. ``indexed`` is as in `make_stages`.
+    call each method. ``indexed`` allows a medium of few materials to be stored as indices into a table.
     """
 
     def __init__(self, options: RunSettings, indexed: bool = True):
@@ -29,9 +29,10 @@ class Setup:
         return decompose(problem.shape, ranks, decomposition if ranks > 1 else None, problem.stacked)
 
     def stages(self, problem: Problem, recording: Recording, more: int = 0) -> Stages:
-        """Return stages with zero fields and the sources of ``problem``; reuse the last ones if possible.
+        """Return stages with zero fields and the sources of ``problem``.
 
-        `InputError`: stages, recording and ``more`` bytes exceed the memory of a device.
+        Those of the last run are used again if it had the same medium and time step. `InputError`: stages,
+        recording and ``more`` further bytes exceed the memory of a device.
         """
         comm, dtype, partition = self._options.ranks, self._options.dtype, self.partition(problem)
         last, stages = self._problem, self._stages

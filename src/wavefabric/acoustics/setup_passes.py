@@ -20,7 +20,10 @@ Part = tuple[slice, slice]
 
 
 def parts(shape: Shape, points: int) -> list[Part]:
-    """Split a grid (Nz, Ny, Nx) into blocks of whole planes or rows: up to ``points`` points, or one row."""
+    """Split a grid (Nz, Ny, Nx) into blocks of at most ``points`` points, but at least one row.
+
+    A block consists of whole planes, or of whole rows of one plane if a plane has too many points.
+    """
     nz, ny, nx = shape
     rows = max(1, points // max(nx, 1))
     if rows < ny:
@@ -41,7 +44,7 @@ def run_setup(name: str, dtype: Any, points: int, *arguments: Any, threads: int 
 
 
 def partial_results(size: int, columns: int) -> np.ndarray:
-    """Return an uninitialised array (parts, columns) for a reduction over ``size`` points or rows."""
+    """Return an uninitialised array (parts, columns), a row per part of a reduction over ``size`` items."""
     return np.empty((max(1, min(size, _PARTS)), columns))
 
 

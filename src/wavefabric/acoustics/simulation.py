@@ -77,8 +77,7 @@ def to_problem(
 ) -> tuple[Problem, Recording]:
     """Return the problem and the recording that the solver needs, for ``steps`` time steps of ``dt``, s.
 
-    Without a sensor ``p_max_all`` and ``p_final`` are recorded. `InputError` if shapes, names or values are
-    wrong.
+    Without a sensor ``p_max_all`` and ``p_final`` are recorded. `InputError`: an argument is wrong.
     """
     check_inputs(grid, medium, source, sensor)
     return _with_source(grid, grid.silent_problem(medium, positive(dt, "s", "dt")), source, sensor, steps)
@@ -125,8 +124,8 @@ def simulate(
     record : str or sequence of str, optional
         Instead of a sensor: other quantities of the whole domain, such as ``"u_max_all"``.
     dt : float or str, optional
-        Time step, s. Default: from `cfl`, c_max Δt / min Δx (0.3); less if that is not stable
-        (`Grid.time_step`).
+        Time step, s. Default: that with the CFL number ``cfl`` = c_max Δt / min Δx, 0.3 unless set, or a
+        shorter one if that is not stable (`Grid.time_step`).
     steps, t_end : int; float or str, optional
         Number of time steps, or the time of the last one, s. Default: the time to cross the grid's diagonal
         at the smallest sound speed.
@@ -170,8 +169,9 @@ def solve(
 ) -> Results:
     """Check and run a problem, write its results and return them: the last part of `simulate`.
 
-    ``adapt`` converts the recorded arrays to those that are returned and written; ``observer`` and ``setup``
-    are as in `run`. ``naming`` are the arguments ``names`` and ``first_index`` of `check`.
+    ``adapt`` converts the recorded arrays to those that are returned and written. ``observer`` reads the
+    fields during the run; ``setup`` keeps stages of earlier runs for reuse. ``naming`` are the arguments
+    ``names`` and ``first_index`` of `check`: how errors name the numbers of the problem, and count points.
     """
     options = options.with_ranks(problem.shape)
     comm, output, checkpoints = options.ranks, options.output, options.checkpoints
@@ -198,8 +198,7 @@ def solve(
 class PreparedSimulation:
     """Simulates several sources on one grid and medium, which are set up once: see `prepare`.
 
-    ``settings`` are defaults that each simulation can override. Do not change arrays of the medium while the
-    object is in use.
+    ``settings`` are defaults that each simulation can override. Do not change the medium's arrays meanwhile.
     """
 
     def __init__(self, grid: Grid, medium: Medium, settings: SimulateSettings):
@@ -273,7 +272,7 @@ class PreparedSimulation:
         return stated
 
     def check(self, problem: Problem, recording: Recording, settings: RunSettings) -> None:
-        """Check a run as `simulate` does: raise `InputError`, or warn; set `stable`."""
+        """Check a run as `simulate` does: raise `InputError`, or warn. Mark the time step as stable."""
         check(problem)
         check_recording(problem, recording)
         check_run(problem, settings)
@@ -288,9 +287,9 @@ class PreparedSimulation:
     def stack(
         self, problems: Sequence[Problem], recording: Recording, indexed: bool = True
     ) -> tuple[Problem, Recording, Setup]:
-        """Return one problem with ``problems`` as its planes, its recording and its `Setup`.
+        """Return a stack, one problem with ``problems`` as its planes; also its recording and its `Setup`.
 
-        Each plane has the recording ``recording``; ``indexed`` is as in `make_stages`.
+        ``recording`` is that of each plane. With ``indexed`` the medium may be stored by material number.
         """
         silent, planes = self._medium(), len(problems)
         if self._stack is None or (self._stack[0].shape[2], self._stack[1].indexed) != (planes, indexed):
@@ -309,7 +308,7 @@ class PreparedSimulation:
         settings: RunSettings,
         observer: Observer | None = None,
     ) -> list[Results]:
-        """Run ``stack``, the result of `stack` for these ``problems``; return the results of each problem."""
+        """Run a stack of ``problems`` that `stack` has returned; return the results of each problem."""
         (problem, together, setup), sink = stack, MemorySink()
         report = run(problem, together, sink, settings, observer=observer, setup=setup)
         report.notes.append(f"one of {len(problems)} sources that were simulated together")
@@ -322,9 +321,10 @@ class PreparedSimulation:
     def problem(
         self, source: Any, sensor: Sensor | None, how: SettingsType
     ) -> tuple[Problem, Recording, SettingsType]:
-        """Return problem, recording and settings of a run; if `stable`, these skip the stability check.
+        """Return problem, recording and settings of a run.
 
-        Without a sensor the quantities ``how.record`` are recorded, by default ``p_max_all`` and ``p_final``.
+        These settings skip the stability check if the time step is known to be stable. Without a sensor the
+        quantities ``how.record`` are recorded, by default ``p_max_all`` and ``p_final``.
         """
         check_inputs(self.grid, self.medium, source, sensor)
         ensure(how.steps is None or how.t_end is None, "steps", "is given along with t_end", "one of them")
@@ -350,7 +350,7 @@ class PreparedSimulation:
         return self._silent
 
     def setup(self, indexed: bool = True) -> Setup:
-        """Return the `Setup` for runs of one source, a new one if ``indexed`` (of `make_stages`) changes."""
+        """Return the `Setup` for runs of one source; with ``indexed`` the medium may be stored by index."""
         if self._setup.indexed != indexed:
             self.close()
             self._setup = Setup(self.settings, indexed)
@@ -362,7 +362,7 @@ class PreparedSimulation:
         self._stack = None
 
     def close_if_large(self) -> None:
-        """Free fields and operators if a second set would not fit in a device's memory; collective."""
+        """Free fields and operators if a second set would not fit on a device; all ranks must call this."""
         comm, nbytes = self.settings.ranks, self._setup.nbytes + (self._stack[1].nbytes if self._stack else 0)
         if comm.control.max(float(nbytes > comm.device.memory()[0])):
             self.close()
@@ -378,8 +378,7 @@ def prepare(grid: Grid, medium: Medium, **options: Any) -> PreparedSimulation:
     """Prepare simulations of many sources on one grid and medium: shots, scan lines, elements.
 
     The time step is determined and checked, the medium is read, and fields and operators are created on the
-    device, once. Each simulation then takes only the time of its steps. Results are bit-identical to
-    `simulate`'s.
+    device, once. Each simulation takes only the time of its steps. Results are those of `simulate`, exactly.
 
     ``options`` are those of `simulate`.
 

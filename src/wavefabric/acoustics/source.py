@@ -78,9 +78,10 @@ class ContinuousWave:
         require(0 <= ramp < math.inf, f"{key}.ramp", self.ramp, "periods, from 0")
 
     def on(self, dt: float, steps: int, spread: Any = None) -> ProductSignal:
-        """Return the wave in ``steps`` time steps of ``dt``, s, as a product of one or two waveforms.
+        """Return the wave in ``steps`` time steps of ``dt``, s, as a product of waveforms and point weights.
 
-        ``spread`` (points, elements) converts weights of a transducer's elements to weights of points.
+        There is one waveform if all points have the same phase, else a cosine and a sine. For a transducer,
+        the matrix ``spread`` (points, elements) converts weights of its elements to weights of points.
         """
         turns = self.frequency * dt * np.arange(steps)
         angle = 2 * np.pi * (turns - np.rint(turns))
@@ -173,10 +174,10 @@ class Source:
         return parameters
 
     def scale(self, name: str, grid: Grid, c: np.ndarray, dt: float) -> np.ndarray:
-        """Return the factor from a signal ("p", "ux", …) to the solver's units, (points,) or (1,).
+        """Return the factors, (points,) or (1,), that convert signal ``name`` to the solver's units.
 
-        ``c`` is the sound speed at the source's points; the factor is proportional to c^`scale_power`. A
-        "transducer" has one factor, from the mean sound speed, as in k-Wave.
+        ``name`` is "p", "ux", … or "transducer"; ``c`` is the sound speed at the source's points. A
+        transducer has one factor, from the mean sound speed, as in k-Wave.
         """
         if name == "transducer":
             return np.array([2 * float(np.mean(c)) * dt / grid.spacing[0]])
@@ -186,14 +187,14 @@ class Source:
         return np.ones(1) if self.u_mode == "dirichlet" else 2 * c * dt / grid.spacing["xyz".index(name[1])]
 
     def scale_power(self, name: str) -> int:
-        """Return the exponent of sound speed in `scale`."""
+        """Return the power of the sound speed in the factors by which `scale` converts signal ``name``."""
         if name == "p":
             return -2 if self.p_mode == "dirichlet" else -1
         return 0 if self.u_mode == "dirichlet" else 1
 
     @staticmethod
     def _smoothed(p0: np.ndarray, grid: Grid) -> np.ndarray:
-        """Return ``p0`` smoothed; on an axisymmetric grid first mirrored to four radii, as in k-Wave."""
+        """Return ``p0`` smoothed; if axisymmetric, mirrored before to four times the radius, as in k-Wave."""
         if not grid.axisymmetric:
             return smooth(p0)
         half = np.concatenate([p0, 0 * p0[:, :1], -p0[:, :0:-1]], axis=1)
@@ -201,7 +202,7 @@ class Source:
         return np.ascontiguousarray(whole[:, : p0.shape[1]])
 
     def p0_gradient(self, derivative: np.ndarray, grid: Grid) -> np.ndarray:
-        """Convert derivatives for the solver's initial pressure (Nz, Ny, Nx) to derivatives for ``p0``."""
+        """Convert derivatives for the solver's smoothed initial pressure with a PML to those for ``p0``."""
         derivative = np.asarray(derivative, np.float64)
         if self.smooth:
             p0 = grid.to_memory(self.p0, "source.p0", outside="zero").astype(np.float64)
@@ -261,7 +262,7 @@ def at_points(field: float | np.ndarray, index: np.ndarray) -> np.ndarray:
 
 
 def _scaled(values: Any, scale: np.ndarray, points: int, key: str) -> Signal:
-    """Return signals (steps, points or 1): a user's ``values`` times ``scale`` (one, or one per point)."""
+    """Return signals ``values`` times ``scale`` as (steps, points), or (steps, 1) if points share one."""
     if isinstance(values, ProductSignal):
         count, allowed = len(values.weights), f"a number, or one for each of {points} points"
         require(count in (1, points), f"{key}.amplitude", count, allowed)

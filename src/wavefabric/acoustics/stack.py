@@ -70,10 +70,10 @@ def in_batches(
     alone: Callable[[int], Any],
     together: Callable[[list[int]], list[Any]],
 ) -> list[Any]:
-    """Simulate problems in stacks of at most ``most``; return one result per problem, in order.
+    """Simulate problems in stacks of at most ``most`` planes; return one result per problem, in order.
 
-    ``together`` receives the indices of problems that can be stacked, and returns their results; ``alone``
-    receives the index of a problem that cannot be stacked with another.
+    Two functions simulate: ``together`` receives the indices of problems that can be stacked and returns
+    their results; ``alone`` receives the index of a problem that cannot be stacked with another.
     """
     alike: dict[tuple, list[int]] = {}
     for number, problem in enumerate(problems):
@@ -88,7 +88,10 @@ def in_batches(
 
 
 def _kind_of_sources(problem: Problem) -> tuple:
-    """Return a key, equal for problems that can be stacked: steps, and kinds, modes, lengths of sources."""
+    """Return a key that is equal for problems that can be stacked.
+
+    It has the number of steps, the kinds of sources, their modes and the lengths of their signals.
+    """
     pushes = problem.transducer
     kinds: list[Any] = [problem.steps, problem.initial_pressure is not None]
     kinds.append(pushes and (pushes.steps, pushes.signal.tobytes()))
@@ -99,7 +102,7 @@ def _kind_of_sources(problem: Problem) -> tuple:
 
 
 def stack_sources(stack: Problem, problems: Sequence[Problem]) -> Problem:
-    """Return ``stack`` with the sources of problem k in plane k; the problems have one `_kind_of_sources`."""
+    """Return ``stack`` with the sources of problem k in plane k; all have the same kinds of sources."""
     plane = stack.shape[0] * stack.shape[1]
 
     def index(sources: Sequence[Any]) -> np.ndarray:

@@ -46,7 +46,7 @@ def positive(value: Any, unit: str, key: str, zero: bool = False) -> float:
 
 
 def within(value: Any, unit: str, key: str, least: float, most: float) -> float:
-    """Return a number or text as a float in ``unit``; `InputError` unless from ``least`` to ``most``."""
+    """Return a number, or text with a unit, as a float in ``unit``; `InputError` unless in [least, most]."""
     value = number(value, unit, key)
     if not least <= value <= most:
         space = " " * bool(unit)
@@ -55,7 +55,7 @@ def within(value: Any, unit: str, key: str, least: float, most: float) -> float:
 
 
 def instance(key: str, value: Any, *kinds: type) -> None:
-    """Raise `InputError` if ``value`` is not an instance of one of the classes ``kinds``."""
+    """Raise `InputError` unless ``value``, given for ``key``, is an instance of a class in ``kinds``."""
     if not isinstance(value, kinds):
         names = " or ".join(kind.__name__.replace("NoneType", "None") for kind in kinds)
         raise InputError(f"{key}: {quoted(value)} given; allowed: a {names}")
@@ -99,7 +99,7 @@ def in_unit(value: Any, unit: str, key: str) -> float:
 
 
 def pairs(values: Any, key: str, allowed: str) -> list[tuple[Any, Any]]:
-    """Return a non-empty sequence of pairs as a list of tuples; `InputError` for anything else."""
+    """Return a non-empty sequence of pairs as a list of tuples; `InputError` says what is ``allowed``."""
     items: list[Any] = [tuple(item) if np.iterable(item) else () for item in listed(values, key, allowed)]
     require(all(len(item) == 2 for item in items), key, values, allowed)
     return items
@@ -129,7 +129,7 @@ def typed(function: Function) -> Function:
 
 
 def listed(values: Any, key: str, allowed: str) -> list[Any]:
-    """Return the entries of a non-empty sequence as a list; `InputError` for anything else."""
+    """Return a non-empty sequence as a list; for anything else `InputError` says what is ``allowed``."""
     items = list(values) if np.iterable(values) and not isinstance(values, str) else []
     require(items, key, values, allowed)
     return items

@@ -27,7 +27,7 @@ class InputError(ValueError):
 
 
 class FieldLost(InputError):
-    """Raised if the simulated field is not finite or grows without bound, as with too long a step."""
+    """Raised if the simulated field is not finite or grows without bound, such as after too long a step."""
 
 
 class UnusableCheckpoint(InputError):

@@ -88,7 +88,7 @@ def _registry():
 
 @lru_cache(maxsize=256)
 def _factor(actual: str, unit: str) -> float:
-    """Return the factor from the unit ``actual`` to ``unit``; raises Pint's errors."""
+    """Return the value of one ``actual`` in ``unit``; raises Pint's errors, or ValueError if it is none."""
     actual = actual.replace("µ", "u")
     if unit == "s/sqrt(m)" and (over := _OVER_ROOT.fullmatch(actual)):
         return _factor(over[1], "s") / math.sqrt(_factor(over[2] or over[3] or over[4], "m"))
@@ -108,8 +108,9 @@ def _by_pint(actual: str, unit: str) -> float:
 def quantity(value: str | float | int, unit: str, key: str = "value") -> float:
     """Return a quantity in the SI unit ``unit``, from text such as ``"50 GHz"`` or from a number in ``unit``.
 
-    dB per length converts to ``"1/m"`` (of the power), dBm to ``"W"``. `InputError`, which begins with
-    ``key``, if ``value`` is not a quantity, is not finite, or has another dimension than ``unit``.
+    Text in dB per length gives ``"1/m"`` (of the power), text in dBm gives ``"W"``. `InputError`, which
+    begins with ``key``, if ``value`` is not a quantity, is not finite, or has another dimension than
+    ``unit``.
     """
     if isinstance(value, (list, tuple)):
         raise InputError(f"{key}: {one_value(value)}")

@@ -89,8 +89,6 @@ def compare(
     make : callable
         ``make(gpus, call_times)`` returns the work of ``gpus`` GPUs, such as
         ``lambda gpus, _: Workload(model, uniform(model, gpus), device, precision)``.
-    gpus : sequence of int
-        Numbers of GPUs.
     fabrics : sequence of str, Fabric or PhotonicFabric
         Names as for `fabrics.fabric_for` (``"switch"`` has any size), or fabrics with enough GPUs for all.
     collectives : sequence of str

@@ -66,7 +66,7 @@ def _colours(collectives: Iterable[str]) -> dict[str, str]:
 
 
 def _free(above: Axes, below: Axes, cases: Sequence[Case]) -> None:
-    """Draw the throughput and ratio with free communication (first fabric) as dotted grey lines."""
+    """Draw the first fabric's throughput with free communication, and its ratio to rings, in dotted grey."""
     first = {case.gpus: case for case in reversed(cases) if case.label == cases[0].label}
     counts = sorted(first)
     look: Any = {"color": GREY, "linewidth": 1.1, "linestyle": ":", "zorder": 1.5}

@@ -1,8 +1,9 @@
 """Build one time step of the fibre or ultrasound solver as tasks, to simulate the exchanges on any fabric.
 
-A computation takes the time to read or write a number of fields at the rate of a copy. The numbers follow
-from times on one H200 (docs/performance.md): 10.8 ms for 30 rows of 2²¹ samples whose powers are exchanged,
-7.49 and 11.5 ms for 512³ points. `fabric.planner` predicts single steps more accurately.
+A computation takes the time to read or write a number of fields (arrays of all points) at the rate of a copy.
+The numbers follow from times of a step on one H200: 10.8 ms for light in 30 rows of 2²¹ samples whose powers
+are exchanged; for ultrasound at 512³ points 7.49 ms in a homogeneous and 11.5 ms in a heterogeneous medium
+(docs/performance.md). `fabric.planner` predicts single steps more accurately.
 """
 
 import math
@@ -48,9 +49,9 @@ def fibre_step(
 ) -> TaskGraph:
     """Build the tasks of one RK4IP step of light in a multimode fibre, with the modes divided among GPUs.
 
-    Each of two Kerr kernels exchanges the powers of phase groups (rows with equal Kerr phase) by two
-    all-gathers per chunk of time; while one chunk is sent, the next is computed (`RankOperators`). Brehler
-    et al. 2017, doi:10.1016/j.cpc.2017.02.018.
+    A phase group consists of rows of the field with equal Kerr phase. Each of the step's two Kerr kernels
+    cuts the samples into chunks, and exchanges the groups' powers by two all-gathers per chunk; while one
+    chunk is sent, the next is computed (`RankOperators`; Brehler et al. 2017, doi:10.1016/j.cpc.2017.02.018).
 
     The field has two rows of ``samples`` per spatial mode; there is at most one GPU per mode. ``groups`` is
     the number of phase groups, by default one per row of the field (dense coupling).
@@ -91,9 +92,10 @@ def ultrasound_step(
 ) -> TaskGraph:
     """Build the tasks of one ultrasound time step on a grid of ``shape`` (Nx, Ny, Nz) divided among GPUs.
 
-    ``global``: transforms over all GPUs, with transposes between the axes. ``local``: a block per GPU with an
-    overlap of ``overlap`` points, which neighbours fill before each set of transforms (local Fourier basis).
-    ``heterogeneous``: the medium is absorbing and nonlinear, with 14 transforms per step; else lossless, 10.
+    ``decomposition``: with ``"global"``, Fourier transforms extend over all GPUs, with transposes between the
+    axes. With ``"local"``, each GPU has a block that overlaps its neighbours by ``overlap`` points, which
+    they fill before each set of transforms (local Fourier basis). ``heterogeneous``: the medium is absorbing
+    and nonlinear, with 14 transforms per step; otherwise it is lossless, with 10.
     """
     local = decomposition == "local"
     options = Decomposition(kind="local", overlap=overlap) if local else Decomposition(kind="global")
@@ -146,7 +148,7 @@ def _check_memory(nbytes: float, device: DeviceModel) -> None:
 
 
 def _transpose(before: list[Box], after: list[Box], itemsize: int) -> Call:
-    """Return the call that redistributes an array from one box per GPU, ``before``, to another, ``after``."""
+    """Return the call that redistributes an array: GPU k has the box ``before[k]``, then ``after[k]``."""
     a, b = np.array(before), np.array(after)  # shape (GPUs, axes, 2): first point, last point + 1
     sizes = np.ones((len(a), len(b)), np.int64)
     for axis in range(3):
@@ -159,7 +161,10 @@ def _transpose(before: list[Box], after: list[Box], itemsize: int) -> Call:
 
 
 def _exchange(src: np.ndarray, dst: np.ndarray, sizes: np.ndarray, gpus: int, itemsize: int) -> Call:
-    """Return the call that sends ``sizes`` items from GPUs ``src`` to ``dst``: an all-to-all if one fits."""
+    """Return the call that sends ``sizes[i]`` items from GPU ``src[i]`` to ``dst[i]``, for all i.
+
+    It is an all-to-all if all sizes are equal and the pairs form groups (`_complete_groups`), else messages.
+    """
     talks = np.zeros((gpus, gpus), bool)
     talks[src, dst] = True
     alike = sizes.size and sizes.size == talks.sum() and sizes.min() == sizes.max()
@@ -175,7 +180,10 @@ def _exchange(src: np.ndarray, dst: np.ndarray, sizes: np.ndarray, gpus: int, it
 
 
 def _complete_groups(talks: np.ndarray) -> tuple[tuple[int, ...], ...] | None:
-    """Return equal-sized groups in which every GPU sends to every other; None if other pairs send too."""
+    """Return groups of one size in which every GPU sends to every other; None if there are no such groups.
+
+    ``talks[i, j]``: whether GPU i sends to GPU j; no pair in different groups may send.
+    """
     np.fill_diagonal(talks, talks.any(axis=1))
     _, number = np.unique(np.packbits(talks, axis=1), axis=0, return_inverse=True)
     groups = [np.flatnonzero(number == k) for k in range(number.max() + 1)]

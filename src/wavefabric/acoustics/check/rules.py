@@ -56,8 +56,8 @@ PYTHON_NAMES: dict[str, str] = {
 def check(problem: Problem, names: Mapping[str, str] | None = None, *, first_index: int = 0) -> None:
     """Raise an `InputError` at the first invalid number of a problem.
 
-    ``names`` replaces names of numbers in errors, by default `PYTHON_NAMES`; ``first_index`` is the number
-    of the first grid point in errors.
+    ``names`` maps keys of `PYTHON_NAMES`, such as ``"density"``, to the names that errors use instead of
+    Python's. ``first_index`` is the number of the first grid point in errors, such as 1 for k-Wave.
     """
     rules = _Rules(problem, names, first_index)
     _grid(problem, rules)
@@ -79,7 +79,10 @@ def check(problem: Problem, names: Mapping[str, str] | None = None, *, first_ind
 def check_recording(
     problem: Problem, recording: Recording, names: Mapping[str, str] | None = None, *, first_index: int = 0
 ) -> None:
-    """Raise `InputError` for an invalid recording; ``first_index`` also numbers steps; else like `check`."""
+    """Raise an `InputError` for an invalid recording.
+
+    ``names`` is as in `check`; in errors, grid points and time steps are counted from ``first_index``.
+    """
     rules = _Rules(problem, names, first_index)
     quantities, where, start = recording.quantities, recording.where, recording.start
     unknown = [repr(name) for name in quantities if name not in QUANTITIES] or ["nothing"]
@@ -193,7 +196,7 @@ def _interpolation(where: Interpolation, problem: Problem, rules: "_Rules") -> N
 
 
 class _Rules:
-    """Checks numbers of a problem by rules that many of them share; ``key`` selects the name in errors."""
+    """Checks numbers of a problem by rules that many share; ``key``, of `PYTHON_NAMES`, selects its name."""
 
     def __init__(self, problem: Problem, names: Mapping[str, str] | None, first_index: int):
         self.names = {**PYTHON_NAMES, **(names or {})}
@@ -215,7 +218,7 @@ class _Rules:
     def finite(
         self, key: str, array: np.ndarray, ends: tuple[float, float] | None = None
     ) -> tuple[float, float]:
-        """Return the smallest and largest value of an array, ``ends`` if known; require finite numbers."""
+        """Return an array's smallest and largest value (``ends``, if known); raise if any is not finite."""
         self.require(array.dtype.kind in "fiu", key, f"is of type {array.dtype}", "real numbers")
         # NaN propagates through both, and neither allocates an array.
         low, high = ends or (float(array.min()), float(array.max()))
@@ -226,7 +229,10 @@ class _Rules:
     def field(
         self, key: str, value: Any, *, low: float = -math.inf, open_end: bool = False, scalar: bool = True
     ) -> None:
-        """Check a number, or one per grid point: finite, and from ``low`` on; above it with ``open_end``."""
+        """Check that a number, or each value of an array of the grid's shape, is finite and at least ``low``.
+
+        With ``open_end`` values must be above ``low``; without ``scalar`` a single number is not allowed.
+        """
         grid = self._problem.array_shape
         if isinstance(value, np.ndarray) and value.ndim:
             actual = f"has the shape {value.shape}"

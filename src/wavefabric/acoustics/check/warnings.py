@@ -26,9 +26,9 @@ _SIGNALS = 64
 
 
 def problem_warnings(problem: Problem, names: Mapping[str, str] | None = None, advice: str = "") -> list[str]:
-    """Return warnings of signals above the grid's highest frequency, inaccurate absorption, density jumps.
+    """Return warnings: of signals above the grid's highest frequency, inaccurate absorption, density jumps.
 
-    ``names`` replaces names in `PYTHON_NAMES`; ``advice`` is appended to the warning of absorption.
+    ``names`` replaces entries of `PYTHON_NAMES` in messages; ``advice`` ends the warning of absorption.
     """
     names = {**PYTHON_NAMES, **(names or {})}
     lines = band_warnings(problem, names)
@@ -60,9 +60,10 @@ def highest_frequency(problem: Problem) -> float:
 def band_warnings(problem: Problem, names: Mapping[str, str] = PYTHON_NAMES) -> list[str]:
     """Return a warning for each source signal with over `FRACTION` of its energy above the grid's limit.
 
-    The energy is Σ |F{s}|² over the points of a source, with zeros before the signal s and, if s ends before
-    the run does, after it. A signal that lasts to the end of the run or beyond is mirrored at its end
-    instead, since it does not stop abruptly there. Of very many points only those with most energy count.
+    The limit is the frequency of waves with two grid points per wavelength. The energy is Σ |F{s}|² over the
+    signals s at the points of a source. Zeros are added before a signal and, if it ends before the run does,
+    after it. A signal that lasts to the end of the run is mirrored at its end instead, since it does not stop
+    abruptly there. If a source has very many points, only those with most energy count.
     """
     c, spacing = problem.extremes.ranges["sound_speed"][0], max(problem.spacing[: problem.dimensions])
     limit, lines = highest_frequency(problem), []
@@ -85,7 +86,10 @@ def band_warnings(problem: Problem, names: Mapping[str, str] = PYTHON_NAMES) -> 
 
 
 def source_signals(problem: Problem) -> Iterator[tuple[str, np.ndarray, bool]]:
-    """Yield each signal: key in `PYTHON_NAMES`, samples (samples, points), whether it ends before the run."""
+    """Yield for each source signal: key in `PYTHON_NAMES`, samples, whether it ends before the run does.
+
+    The samples are (steps, points); if points share signals, there is one column per shared signal.
+    """
     pressure, velocity, transducer = problem.pressure_source, problem.velocity_source, problem.transducer
     signals: dict[str, Signal | None] = {}
     if pressure is not None:
@@ -101,9 +105,10 @@ def source_signals(problem: Problem) -> Iterator[tuple[str, np.ndarray, bool]]:
 
 
 def _spectrum(signal: np.ndarray, ends: bool, dt: float, limit: float) -> tuple[np.ndarray, np.ndarray]:
-    """Return the energy of all points by frequency, and the frequencies, Hz; zeros if none is over ``limit``.
+    """Return the energy at each frequency, summed over all points of a signal, and the frequencies, Hz.
 
-    ``ends`` is as in `source_signals`.
+    ``ends`` says that the signal ends before the run. If samples are too far apart for frequencies above
+    ``limit``, Hz, both results are a single 0.
     """
     if 1 / (2 * dt) <= limit:
         return np.zeros(1), np.zeros(1)
@@ -131,11 +136,11 @@ def _spectrum(signal: np.ndarray, ends: bool, dt: float, limit: float) -> tuple[
 
 
 def power_law_line(problem: Problem) -> str | None:
-    """Return a warning for the source frequency where absorption deviates most from its power law, or None.
+    """Return a warning if absorption deviates from its power law at the frequency of a source; else None.
 
-    With absorption proportional to f^y, the medium's sound speed is the speed at frequency 0 for y > 1, and
-    at an infinite frequency for y < 1. The frequency of a source is the mean of its power spectrum; for an
-    initial pressure the root mean square wavenumber determines the frequency.
+    The warning is for the source with the largest deviation. Its frequency is the mean of its power spectrum;
+    for an initial pressure the root mean square wavenumber determines it. With absorption proportional to
+    f^y, the medium's sound speed is that at frequency 0 for y > 1, and at infinite frequency for y < 1.
     """
     if problem.absorption == "none" or not problem.extremes.ranges["alpha_coeff"][1]:
         return None

@@ -135,11 +135,11 @@ def even(n: int, blocks: int) -> tuple[int, ...]:
 
 @lru_cache(maxsize=1024)
 def widened(n: int, blocks: int, overlap: int, multiple: int = 1) -> tuple[int, ...]:
-    """Return block sizes with sum ``n``, such that each size + 2 ``overlap`` has no prime factor above 7.
+    """Divide ``n`` points into blocks such that no size + 2 ``overlap`` has a prime factor above 7.
 
-    All size + 2 ``overlap`` are multiples of ``multiple`` if possible. The longest block is as short as
-    possible, since it limits the speed. If there are no such sizes within `SLACK`, or only sizes shorter than
-    the overlap, the sizes are those of `even`.
+    If possible, each size + 2 ``overlap`` is also a multiple of ``multiple``. The longest block is as short
+    as possible, since it limits the speed. The division is `even` if the longest block would be longer than
+    in an even division by more than a fraction `SLACK`, or another one shorter than the overlap.
     """
     if blocks == 1:
         return (n,)
@@ -150,7 +150,10 @@ def widened(n: int, blocks: int, overlap: int, multiple: int = 1) -> tuple[int, 
 
 
 def _smooth_sizes(n: int, blocks: int, overlap: int, unit: int) -> tuple[int, ...] | None:
-    """Return sizes for `widened`, each size + 2 ``overlap`` smooth and a multiple of ``unit``; or None."""
+    """Return block sizes for `widened`, or None if there are none.
+
+    Each size + 2 ``overlap`` is a multiple of ``unit`` without prime factors above 7.
+    """
     equal = even(n, blocks)
     if all(_suits(size + 2 * overlap, unit) for size in equal):
         return equal
@@ -167,9 +170,10 @@ def _suits(n: int, unit: int) -> bool:
 
 
 def _filled(total: int, blocks: int, limit: int, least: int, unit: int) -> list[int] | None:
-    """Return ``blocks`` smooth multiples of ``unit`` from ``least`` to ``limit`` with sum ``total``, or None.
+    """Return ``blocks`` sizes with sum ``total``, in descending order; None if there are none.
 
-    The sizes are in descending order. As few sizes as possible are below ``limit``.
+    The sizes are multiples of ``unit`` without prime factors above 7, from ``least`` to ``limit``. As few of
+    them as possible are below ``limit``.
     """
     excess = blocks * limit - total
     shortenings = [
@@ -199,7 +203,7 @@ def block_grids(ranks: int) -> list[Triple]:
 
 
 def _global_limits(shape: Triple) -> Triple:
-    """Return the largest number of blocks along x, y, z into which both grid and half spectrum divide."""
+    """Return the largest numbers of blocks along x, y, z with which no rank lacks grid or spectral points."""
     nx, ny, nz = shape
     return 1, min(ny, nx // 2 + 1), min(ny, max(1, nz // 2))  # two planes, or a block would be taken for 2-D
 
@@ -249,7 +253,7 @@ def _too_short(n: int, blocks: int, multiple: int, overlap: int) -> bool:
 
 
 def _local_grid(shape: Triple, ranks: int, overlap: int) -> Triple:
-    """Return the blocks along x, y, z with the smallest halo per rank; of equals those with most along z."""
+    """Return the blocks along x, y, z with fewest overlap points per rank; if equal, with most along z."""
     grids, overlaps = block_grids(ranks), (overlap,) * 3
     fitting = [grid for grid in grids if not any(map(_too_short, shape, grid, _MULTIPLES, overlaps))]
     if not fitting:
@@ -334,7 +338,11 @@ def halo_messages(decomposition: Partition) -> list[Message]:
 
 
 def _box(subdomain: Subdomain, offset, over: int, owned: bool) -> tuple[slice, slice, slice]:
-    """Return (z, y, x) slices of the overlap on side ``offset``; if ``owned``, of the opposite block edge."""
+    """Return slices (z, y, x) of the overlap of a block, ``over`` points wide, on side ``offset``.
+
+    ``offset`` is −1, 0 or 1 along x, y and z. If ``owned``, return those of the block's own points at its
+    opposite edge, which fill this overlap of the neighbour there.
+    """
     box = []
     for step, inside in zip(reversed(offset), subdomain.owned, strict=True):
         low, high = inside.start, inside.stop

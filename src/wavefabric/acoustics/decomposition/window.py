@@ -30,10 +30,10 @@ WINDOWS = tuple(_RISES)
 
 
 def window(name: str, owned: int, overlap: int) -> np.ndarray:
-    """Return the window's factors on one axis, shape (owned + 2 overlap,); ``"none"`` is 1 everywhere.
+    """Return a window's factors along one axis of a block, (owned + 2 overlap,); ``"none"`` is 1 everywhere.
 
-    Overlap point i, counted from the outer edge, has t = (i + ½)/overlap, so that the windows of neighbouring
-    blocks sum to one.
+    In an overlap the factors are r(t), with t = (i + ½)/overlap at point i, counted from the outer edge. The
+    function r rises from 0 to 1, such that r(t) + r(1 − t) = 1.
     """
     rise = _RISES[name]((np.arange(overlap) + 0.5) / overlap) if overlap else np.ones(0)
     return np.concatenate([rise, np.ones(owned), rise[::-1]])

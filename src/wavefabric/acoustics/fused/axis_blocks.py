@@ -32,10 +32,10 @@ def usable(nx: int, ny: int, nz: int, dtype) -> bool:
 
 
 def longest_axes(dtype) -> tuple[int, int, int]:
-    """Return the longest transforms along x, y and z, in points, whose blocks fit in shared memory.
+    """Return the longest transforms along x, y and z, in points, whose thread blocks fit in shared memory.
 
-    A block stores three buffers of one row, or four columns. Along x a point of the transform is two points
-    of the grid.
+    A thread block stores three buffers of one row along x, or four columns along y or z. A row of 2n points
+    of the grid is transformed as n complex points, and counts as n.
     """
     item = 2 * np.dtype(dtype).itemsize
     columns = _SHARED // (4 * item)
@@ -56,10 +56,11 @@ class _Work(NamedTuple):
 
 
 def _work(name: str, n: int, values: int, plane: bool, convolution: bool) -> _Work:
-    """Return how threads divide transforms of ``n`` points along axis ``name`` of a ``plane`` or a volume.
+    """Return how threads divide transforms of ``n`` points along axis ``name``.
 
-    ``values``: size of the spectrum; if small, threads get few values each. ``convolution``: by Bluestein's
-    algorithm. The choices were measured in single precision on an H200 (docs/lab-book.md).
+    ``values`` is the size of the whole spectrum; if it is small, threads get few values each. ``plane`` says
+    that the grid is 2-D, ``convolution`` that transforms are computed by Bluestein's algorithm. The choices
+    were measured in single precision on an H200 (docs/lab-book.md).
     """
     odd_factors = bool(n & (n - 1))
     if name == "X":
@@ -84,10 +85,10 @@ def _work(name: str, n: int, values: int, plane: bool, convolution: bool) -> _Wo
 
 
 class AxisBlocks:
-    """Sets, for an axis, the threads per transform and the rows or columns per thread block (``tile``).
+    """Sets the threads per transform along an axis, and the rows or columns per thread block (``tile``).
 
-    ``n`` is the number of grid points along the axis; a spectrum has ``values`` complex values of ``item``
-    bytes.
+    ``name`` is the axis, ``n`` the number of grid points along it. A spectrum of the whole grid, which is 2-D
+    if ``plane`` is set, has ``values`` complex values of ``item`` bytes.
     """
 
     def __init__(self, name: str, n: int, values: int, item: int, plane: bool):
@@ -121,7 +122,7 @@ class AxisBlocks:
         return max(1, (resident or self._resident) * 8 // self._item // self.block[0])
 
     def shared(self, kernel: str) -> int:
-        """Return the shared memory of a block, in bytes."""
+        """Return the shared memory, in bytes, of a thread block of the kernel with the name ``kernel``."""
         words = self.inner
         if self.name == "X":
             words = _SPACES.get(kernel, 1) * row_space(self.inner, self.threads)
@@ -129,7 +130,7 @@ class AxisBlocks:
 
 
 def axes_of(shape, real, letters: Iterable[str], dimensions: int) -> dict[str, AxisBlocks]:
-    """Return the `AxisBlocks` of a grid (Nz, Ny, Nx) by letter: X, Y, Z, and G for the gradient along z."""
+    """Return the `AxisBlocks` of a grid (Nz, Ny, Nx) by ``letters``: axes X, Y, Z; G: gradient along z."""
     item = 2 * np.dtype(real).itemsize
     points = dict(zip("ZYXG", (*shape, shape[0]), strict=True))
     values = shape[0] * shape[1] * (shape[2] // 2 + 1)

@@ -79,7 +79,10 @@ def sinc_series(largest: float, real) -> list[float]:
 
 
 def index_macro(runs: np.ndarray) -> str:
-    """Return a C expression for the index of point x in the PML, −1 outside; ``runs`` are as in `prelude`."""
+    """Return a C expression for the number of point x among the PML points along x, −1 outside the PML.
+
+    Each of ``runs`` is a run of consecutive PML points: its first point, its end, the number of its first.
+    """
     expression = "-1"
     for first, end, position in runs[::-1].tolist():
         expression = f"(x) >= {first} && (x) < {end} ? (x) - {first} + {position} : {expression}"
@@ -110,10 +113,10 @@ def prelude(
 ) -> str:
     """Return the C macros to define before the CUDA sources, for a grid (Nz, Ny, Nx), medium and kernels.
 
-    ``kernels`` are letters, X, Y and Z for all kernels along these axes and G for the gradient along z, or
-    names of kernels. ``series`` is the result of `sinc_series`; ``runs`` are the layers along x, from
-    `split_density.runs_along`. If kernels store their results on other ranks, ``firsts`` are the first
-    indices of ranks 1 and up along the axis that is divided there. With 2 ``dimensions`` the shape is
+    ``kernels`` are names of kernels, or letters: X, Y and Z for all kernels along these axes, G for the
+    gradient along z. ``series`` is the result of `sinc_series`; ``runs`` are the runs of PML points along x,
+    from `split_density.runs_along`. ``firsts`` is for kernels that store their results on other ranks: along
+    the axis that is divided there, the first indices of ranks 1 and up. With 2 ``dimensions`` the shape is
     (1, Ny, Nx) for kernels along x, and (Ny, 1, Nx) for columns along y, which use the kernels along z.
     """
     forms = medium.forms
@@ -154,11 +157,12 @@ def prelude(
 class AxisKernels:
     """Compiles and launches the kernels for one grid shape (Nz, Ny, Nx), precision and kind of medium.
 
-    ``kernels`` are the letters of `prelude`: X and Y work in planes of constant z, Z and G on columns along
-    z. ``definitions`` returns the `prelude` of a group of kernels, by their names; a group is compiled as one
-    module, and all modules in parallel. ``scatter`` is an array of ``Scatter`` (scatter.cu), one per
-    spectrum, for kernels that store their results on other ranks: those along z, or `y_scatter`.
-    ``planes``: None for a volume, else the number of 2-D grids of this shape that one launch works on.
+    ``kernels`` are letters: kernels X and Y work in planes of constant z, Z and G (the gradient) on columns
+    along z. Groups of kernels are compiled as modules, all modules in parallel; ``definitions`` returns the C
+    macros (`prelude`) for the kernels with these names. ``scatter`` is None unless kernels store their
+    results on other ranks (those along z, or `y_scatter`); then it is a device array of the C struct
+    ``Scatter`` (scatter.cu), one per spectrum. ``planes`` is None for a volume, else the number of 2-D grids
+    of this shape that one launch works on.
     """
 
     def __init__(
@@ -251,14 +255,14 @@ class AxisKernels:
         self._launch(name, (*self._grids[LETTERS[name]], layers), *arguments)
 
     def x_forward(self, fields, spectra, rows=None) -> None:
-        """Transform rows of one to three real fields to half spectra: all, or those with numbers ``rows``."""
+        """Transform one to three real fields along x to half spectra: all rows, or rows number ``rows``."""
         count, listed = (self._rows, np.uintp(0)) if rows is None else (rows.size, rows)
         if count:
             grid = -(-count // self._axes["X"].tile), len(fields)
             self._launch("x_forward", grid, *_three(fields), *_three(spectra), listed, count)
 
     def y_transform(self, spectra, inverse: bool) -> None:
-        """Transform one to three spectra, or some planes of each, along y in place; back if ``inverse``."""
+        """Transform one to three spectra, or some planes of each, along y in place (``inverse``: back)."""
         grid = self._grids["Y"][0], spectra[0].shape[0], len(spectra)
         self._launch("y_transform", grid, *_three(spectra), inverse)
 
@@ -269,7 +273,7 @@ class AxisKernels:
         self.run("z_scale", *pairs, first, layers=len(numbers))
 
     def y_scatter(self, spectrum, number: int, transform: bool) -> None:
-        """Write spectrum ``number`` to the columns of all ranks, transformed along y if ``transform``."""
+        """Store spectrum ``number`` as columns on the ranks that own them; ``transform``: along y before."""
         self.run("y_scatter", spectrum, number, int(transform))
 
     def await_ranks(self, flags, taken, rank: int, timeout) -> None:
@@ -279,7 +283,7 @@ class AxisKernels:
 
 
 def structure(device, *values):
-    """Return a C struct on the device: array addresses (0 for None) and integers; keep the arrays alive."""
+    """Return a C struct of array addresses (None: 0) and integers, on the device; callers keep the arrays."""
     words = [m if isinstance(m, int) else 0 if m is None else m.data.ptr for m in values]
     return device.asarray(np.array(words, np.uint64))
 
@@ -292,7 +296,7 @@ def form_of(parameter) -> str:
 
 
 def medium_forms(at_points: Mapping[str, Any], staggered: Sequence) -> dict[str, str]:
-    """Return the storage forms for `MediumKind`; staggered densities without an index count as full."""
+    """Return the storage form of each medium parameter; staggered densities without an index are ``full``."""
     indexed = [form for density in staggered if (form := form_of(density)).startswith("index")]
     forms = {name: form_of(parameter) for name, parameter in at_points.items()}
     return forms | {"staggered": indexed[0] if indexed else "full"}

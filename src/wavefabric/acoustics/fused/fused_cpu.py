@@ -1,7 +1,6 @@
 """Computes time steps on a CPU by kernels that fuse updates, transforms and sources (`plane_kernels`).
 
-Between steps the spectrum of p in each plane is stored, so each stage starts with the data that the previous
-stage left in cache.
+The spectrum of p in each plane is stored between steps, so each stage starts with data still in cache.
 """
 
 import math
@@ -33,8 +32,8 @@ from wavefabric.runtime.spectral.line_transforms import LineTransforms, pitch
 class FusedCpuStages(Stages):
     """Computes time steps on a CPU like `PlainStages`, to round-off, in fewer passes over memory.
 
-    Gradients never leave the cache. The kernels see a grid (outer, middle, Nx): (Nz, Ny, Nx) in 3-D,
-    (Ny, 1, Nx) in 2-D.
+    Gradients never leave the cache. The axes of the kernels' grid are called outer, middle and x: it is
+    (Nz, Ny, Nx) in 3-D, (Ny, 1, Nx) in 2-D.
     """
 
     kernels_alone = True
@@ -75,7 +74,10 @@ class FusedCpuStages(Stages):
         return (spectra if self.coefficients.axes > 1 else [s0]) + [None] * (3 - self.coefficients.axes)
 
     def _along_lines(self, by_axis: list, missing: Any = None) -> list:
-        """Return ``by_axis`` (x, y, z) in the order x, middle, outer axis; ``missing`` for a missing axis."""
+        """Return the values ``by_axis``, along x, y, z, for the kernels' axes x, middle, outer.
+
+        A kernels' axis that the grid lacks gets the value ``missing``.
+        """
         return [by_axis[axis] if axis >= 0 else missing for axis in (0, self._middle, self._outer)]
 
     def _update_velocity(self, pml: list, dt: Any, active: tuple[bool, ...]) -> None:
@@ -122,7 +124,7 @@ class FusedCpuStages(Stages):
         self._kernels.transform_planes(self._lines, self.fields.p, self._spectra[0])
 
     def apply_operator(self, field, operator, axis=None, adjoint=False, out=None) -> None:
-        """Write F⁻¹{operator F{field}} to ``out``, by default ``field``; overwrite the last spectrum."""
+        """Write F⁻¹{operator F{field}} to ``out``, by default ``field``; the last spectrum is scratch."""
         spectrum = self._spectra[-1]
         self._kernels.transform_planes(self._lines, field, spectrum)
         self._kernels.multiply_columns(self._lines, spectrum, operator, NONE, None)
@@ -178,7 +180,7 @@ class FusedCpuStages(Stages):
 
 
 def _by_outer_axis(layers: SplitLayers) -> SplitLayers:
-    """Return the PML layers of a grid (1, Ny, Nx) as layers of (Ny, 1, Nx): layers along y become z's."""
+    """Return the PML layers of a 2-D grid (1, Ny, Nx) for the kernels' grid (Ny, 1, Nx), with z for y."""
     nothing, one = np.full(1, -1, np.int32), layers.pml_z
     _, ny, nx = layers.z.shape
     x, y = layers.x.reshape(ny, 1, -1), layers.y.reshape(-1, 1, nx)

@@ -114,7 +114,7 @@ class FusedCudaStages(Stages):
         self._structures_for(active)
 
     def apply_operator(self, field, operator, axis=None, adjoint=False, out=None) -> None:
-        """Write F⁻¹{operator F{field}} to ``out``, by default ``field``; overwrite the last spectrum."""
+        """Write F⁻¹{operator F{field}} to ``out``, by default ``field``; the last spectrum is scratch."""
         out = field if out is None else out
         with self.layout.overlaps([field], [out], adjoint):
             self._planes.x_forward([field], self._spectra[-1:])
@@ -168,7 +168,10 @@ class FusedCudaStages(Stages):
         self.transforms += 4 + 2 * c.axes
 
     def _adjoint_structures(self, change: AdjointChange) -> tuple:
-        """Return the C structs of ``change`` that the adjoint step's kernels read; they are built once."""
+        """Return the C structs, state and velocity components, that the kernels of an adjoint step read.
+
+        ``change`` holds the fields before and after the step, and keeps the structs for later steps.
+        """
         c, adjoint, before, after = self.coefficients, change.fields, change.before, change.after
         key = c.device.address(before.rho), c.device.address(after.rho)
         if key in change.structures:
@@ -230,7 +233,7 @@ class FusedCudaStages(Stages):
         return [self._spectra[-1], *self._spectra[:-1]]
 
     def _structures_for(self, active: tuple[bool, ...]) -> tuple:
-        """Return two C structs for ``active`` sources: the velocity components, and the pressure source."""
+        """Return two C structs, of velocity components and pressure source, with the ``active`` sources."""
         if active not in self._structures:
             velocity = self.sources.active_velocity(active)
             transducer = self.sources.transducer if active[-1] else None
@@ -262,7 +265,10 @@ class FusedCudaStages(Stages):
         return None, source.signal, *points, source.signal.shape[1], 0, int(source.replace)
 
     def _rows_of(self, source: SourceTerm | TransducerTerm, values: np.ndarray) -> tuple:
-        """Return a source's points on the device: start of each grid row, x and ``values`` of each point."""
+        """Return a source's points on the device, sorted by grid rows, as three arrays.
+
+        The arrays are the number of the first point in each row, the x of each point, and its value.
+        """
         if source not in self._points:
             first, x, order = source.rows
             arrays = first.astype(np.int32), x.astype(np.int32), values[order].astype(np.int64)

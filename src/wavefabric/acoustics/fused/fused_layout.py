@@ -22,8 +22,9 @@ from wavefabric.acoustics.solver.layout import FieldLayout
 class FusedLayout(FieldLayout):
     """Holds the whole grid's spectra and kernels on one GPU; base class of the layouts over several ranks.
 
-    ``plane_kernels`` work along x and y, ``column_kernels`` along z. ``up`` and ``down`` are
-    `scaled_derivatives` of sign +1 and −1, ``squares`` `scaled_squares`, on the device.
+    ``plane_kernels`` work along x and y, ``column_kernels`` along z. ``up`` and ``down`` are the factors of
+    derivatives half a spacing up or down each axis (`scaled_derivatives`), ``squares`` the terms of κ
+    (`scaled_squares`); all are on the device.
     """
 
     #: e^{−i k_y Δ/2} for all k_y, if a rank's spectrum has only some k_y; else None.
@@ -59,7 +60,10 @@ class FusedLayout(FieldLayout):
         self.plane_kernels.y_transform(spectra, False)
 
     def through_z(self, numbers: Sequence[int], along_z: Callable, along_y: bool = True) -> None:
-        """Call ``along_z(spectra, numbers)``; if ``along_y``, transform along y before, and back after."""
+        """Call ``along_z(spectra, numbers)``, which works on columns along z of the spectra ``numbers``.
+
+        With ``along_y`` these spectra are transformed along y before, and back after.
+        """
         some = [self.spectra[number] for number in numbers]
         if along_y:
             self.forward_y(some)
@@ -84,7 +88,10 @@ class FusedLayout(FieldLayout):
         self.plane_kernels.run("y_gradient", s0, s1, s2, *self.up[:2], layers=2)
 
     def gather(self) -> None:
-        """Apply the negative transpose of `gradient`: s0 ← spectrum along x of ∂x s2 + ∂y s0 + ∂z s1."""
+        """Replace spectrum s0 by ∂x s2 + ∂y s0 + ∂z s1: the negative transpose of `gradient`.
+
+        s0, s1 and s2 are the three spectra along x.
+        """
         s0, s1, s2 = self.spectra
         self.plane_kernels.run("y_gather", s0, s1, s2, *self.down_planes[:2], layers=2)
         self.column_kernels.run("z_gather", s0, s1, *self.squares, self.down[2])
@@ -100,7 +107,7 @@ def axis_kernels(
     scatter: Any = None,
     planes: int | None = None,
 ) -> AxisKernels:
-    """Return the `AxisKernels` for arrays of ``shape``; ``firsts`` is as in `prelude`."""
+    """Return the `AxisKernels` for arrays of ``shape`` (Nz, Ny, Nx); ``firsts`` is as in `prelude`."""
     c = coefficients
     largest = sum(float(k2.max()) for k2 in scaled_squares(c))
     series = sinc_series(largest, c.dtype)
@@ -120,7 +127,10 @@ def at_points(coefficients: Coefficients) -> dict[str, Any]:
 
 
 def scaled_derivatives(coefficients: Coefficients, sign: int, subdomain: Subdomain | None = None) -> list:
-    """Return i k e^{±i k Δ/2} of each axis, on the device, times the 1/N of an inverse transform."""
+    """Return the factors of derivatives half a spacing up (``sign`` 1) or down (−1) each axis.
+
+    These are i k e^{±i k Δ/2} times the 1/N of an inverse transform, on the device.
+    """
     c = coefficients
     factors = derivatives(c.problem, sign, subdomain or c.subdomain)
     return [c.device.asarray(factor / c.subdomain.basis_points, c.complex) for factor in factors]

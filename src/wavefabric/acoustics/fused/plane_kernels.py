@@ -42,10 +42,11 @@ TABLE = kernel_table(
 class StepSource(NamedTuple):
     """Describes how a source acts on a field in the time step whose number ``clock`` holds.
 
-    Either ``pattern`` times the signal is added, or the signal is added at points or, with ``replace``,
-    replaces the field there. The points of row r of the grid are ``first[r]`` to ``first[r + 1]`` − 1, at
-    ``index`` in the row. ``signal`` has a row per step, with a column per point (``position`` is its number)
-    or one for all. A ``delayed`` signal is one series, of which each point uses sample ``position`` + step.
+    With a ``pattern``, which is a field, the signal times the pattern is added. Otherwise the signal is added
+    at points; with ``replace`` it replaces the field there. The points in row r of the grid have the numbers
+    ``first[r]`` to ``first[r + 1]`` − 1, and ``index`` is their index in the row. ``signal`` has a row per
+    step, with one column for all points or one per point, column ``position``. A ``delayed`` signal is a
+    single series, of which a point uses sample ``position`` + step.
     """
 
     pattern: Any = None

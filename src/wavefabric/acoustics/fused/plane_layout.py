@@ -12,11 +12,11 @@ from wavefabric.acoustics.problem import Problem
 
 
 class PlaneLayout(FusedLayout):
-    """Holds a 2-D grid's spectra and kernels on one GPU; columns along y act as z columns of a thin volume.
+    """Holds a 2-D grid's spectra and kernels on one GPU; the kernels along z of a 3-D grid work along y.
 
-    Two spectra hold F{u_y} and F{u_x}, or the derivatives along these axes. There are no other columns, so a
-    step runs one kernel along y, one along x, one along y and one along x, and two more with power-law
-    absorption. In a stack of planes, each a simulation by itself, these kernels work on all planes at once.
+    Two spectra hold F{u_y} and F{u_x}, or the derivatives along these axes. A step runs one kernel along y,
+    one along x, one along y and one along x, and two more with power-law absorption. In a stack of planes,
+    each a simulation by itself, these kernels work on all planes at once.
     """
 
     columns_axis = 1

@@ -34,8 +34,7 @@ def simulate_torch(
 ) -> dict[str, Any]:
     """Simulate with PyTorch tensors; ``backward`` on the recorded quantities computes gradients.
 
-    Raises the errors of `simulate`, `InputError` for a wrong parameter name or shape, and `MissingExtra` if
-    PyTorch is not installed.
+    Raises the errors of `simulate`, `InputError` for a wrong parameter, and `MissingExtra` without PyTorch.
 
     Parameters
     ----------
@@ -108,8 +107,7 @@ def simulate_jax(
     """Simulate with JAX arrays, like `simulate_torch`, for `jax.grad`, also within `jax.jit`.
 
     All ``parameters`` are differentiated. Without ``jax_enable_x64`` recorded data are in single precision.
-    Within `jax.jit` an error of a run is a ``JaxRuntimeError`` with the message of an `InputError` or
-    `FieldLost`.
+    Within `jax.jit` an `InputError` or `FieldLost` is a ``JaxRuntimeError`` with the same message.
 
     Notes
     -----

@@ -166,7 +166,7 @@ def prepare_gradient(
 ) -> tuple[Problem, Recording, GradientSettings]:
     """Return problem, recording and settings of a run to differentiate with respect to ``names``.
 
-    `InputError`: a parameter or recorded quantity has no derivative; ``key`` names the argument ``names``.
+    `InputError`: a parameter or recorded quantity has no derivative; ``key`` is what it calls the argument.
     """
     check_inputs(grid, medium, source, sensor)
     how, prepared = _prepared(grid, medium, how)
@@ -189,7 +189,7 @@ def prepare_gradient(
 def _prepared(
     grid: Grid, medium: Medium, how: GradientSettings
 ) -> tuple[GradientSettings, PreparedSimulation]:
-    """Return the settings with a communicator, and their `PreparedSimulation`, or a new one."""
+    """Return settings in which ranks are set, and a `PreparedSimulation`: that of ``how``, or a new one."""
     prepared = how.prepared
     if prepared is None:
         how = how.with_ranks(grid.total_shape)
@@ -264,10 +264,11 @@ class Linearization(AbstractContextManager):
         return arrays
 
     def gradient(self, derivatives: Mapping[str, Any] | Objective) -> Gradient:
-        """Return the gradient of an objective function, or from an objective's derivatives for `results`.
+        """Return the gradient of an objective of the recorded data; all ranks must call this.
 
-        Both forms are as in `simulate_and_gradient`; that of rank 0 counts. Collective. `InputError`: the
-        argument is wrong, or the gradient was computed before.
+        ``derivatives`` is the objective, a function as in `simulate_and_gradient`, or a mapping of its
+        derivatives with respect to `results`. Only the argument on rank 0 is used. `InputError`: it is wrong,
+        or the gradient was computed before.
         """
         run, checkpoint = self._back, self._checkpoint
         if run is None:
@@ -290,7 +291,10 @@ class Linearization(AbstractContextManager):
         return gradient
 
     def _on_first_rank(self, said: Mapping[str, Any] | Objective) -> tuple[float, dict[str, np.ndarray]]:
-        """Evaluate an objective on rank 0; return value and derivatives (recorder's layout) on all ranks."""
+        """Evaluate an objective on rank 0; return its value and its derivatives on all ranks.
+
+        ``said`` is the objective, or its derivatives. Those returned have the recorder's layout.
+        """
         derivatives: dict[str, np.ndarray] = {}
 
         def call() -> float:

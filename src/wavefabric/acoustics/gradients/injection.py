@@ -66,7 +66,10 @@ class Injection:
                 self._tones.append((by_step, array))
 
     def begin(self, fields: Fields, step: int) -> None:
-        """Load derivatives for `add`; at the last step add those of final fields. Steps must descend."""
+        """Load the derivatives that `add` needs at ``step``; the steps must be in descending order.
+
+        At the last step of the simulation, also add the derivatives for the final fields.
+        """
         if step == self._c.problem.steps - 1:
             for name, array in self._finals.items():
                 target = _target(fields, name)
@@ -75,7 +78,7 @@ class Injection:
             self._load(step)
 
     def add(self, fields: Fields, step: int) -> None:
-        """Add the derivatives for data recorded in ``step``, also the clock's step; only launch kernels."""
+        """Add the derivatives for data recorded in ``step``; only launch kernels, for the clock's step."""
         if step < self._start:
             return
         for name, block in self._blocks.items():
@@ -84,7 +87,7 @@ class Injection:
             self._c.kernels.add_pattern(fields.p, array, by_step, self._clock)
 
     def _load(self, last: int) -> None:
-        """Load derivatives up to step ``last`` to the device; those for p include those for amplitudes."""
+        """Load derivatives up to step ``last`` to the device; add those for amplitudes to those for p."""
         count = self._block_rows
         self._first = first = max(self._start, last // count * count)
         span = slice(first - self._start, last + 1 - self._start)
@@ -105,7 +108,10 @@ def _target(fields: Fields, name: str) -> Any:
 
 
 def _transposed(recording: Recording, subdomain: Subdomain) -> tuple[np.ndarray, ...]:
-    """Return index, bounds, samples, weights: point index[i] enters samples[bounds[i]:bounds[i + 1]]."""
+    """Return (index, bounds, samples, weights): for each grid point, the samples to which it contributes.
+
+    The grid point index[i] contributes to samples[j] with weights[j], for j in bounds[i]:bounds[i + 1].
+    """
     rows = rows_of(recording.where, subdomain.shape)
     samples = np.repeat(np.arange(rows.bounds.size - 1), np.diff(rows.bounds))
     mask, local = subdomain.local_index(rows.points)

@@ -47,9 +47,8 @@ def simulate_and_gradients(
     On one GPU, 2-D sources are simulated many at a time, as by `PreparedSimulation.simulate_all`; elsewhere
     this is a loop over `simulate_and_gradient`. Results are the same to round-off.
 
-    ``objective(results, number)`` returns the value for source ``number``, from 0, and its derivatives with
-    respect to the recorded data. ``wrt`` and ``options`` are those of `simulate_and_gradient`, without
-    ``checkpoint``.
+    ``objective(results, number)`` returns the value for source ``number`` (from 0) and, by name of recorded
+    quantity, its derivatives. ``wrt`` and ``options`` are as in `simulate_and_gradient`, but no checkpoint.
 
     >>> gradients = simulate_and_gradients(grid, medium, shots, sensor, misfit, device="cuda")
     >>> total = sum(each["sound_speed"] for each in gradients)
@@ -128,7 +127,7 @@ class _Together:
     def _of_stack(
         self, some: Mapping[int, tuple[Source, Problem]], recording: Recording, how: GradientSettings
     ) -> list[Gradient]:
-        """Return the gradients of sources in one stack; ``some`` has source and problem by source number."""
+        """Return the gradients of sources in one stack; ``some`` maps their numbers to (source, problem)."""
         prepared, problems = self._prepared, [problem for _, problem in some.values()]
         inputs = prepared.grid, prepared.medium
         parameters = [ParameterGradients(*inputs, *each, self._names) for each in some.values()]

@@ -44,10 +44,10 @@ def evaluate(objective: Objective, results: Results) -> tuple[float, Mapping[str
 def as_recorded(
     derivatives: Mapping[str, Any], results: Results, tones: Mapping, grid: Grid, recording: Recording
 ) -> dict[str, np.ndarray]:
-    """Convert derivatives for ``results`` to the names and layout of the recorder, in double precision.
+    """Convert derivatives with respect to ``results`` to the recorder's names and layout, as float64.
 
-    Series are (times, points), fields (Nz, Ny, Nx). Derivatives for amplitudes and phases become those for
-    running sums, (points,) or (Nz, Ny, Nx); ``tones`` are the recorded amplitudes and phases.
+    The recorder's series are (times, points), its fields (Nz, Ny, Nx). Amplitudes and phases, ``tones``, are
+    computed from running sums, (points,) or (Nz, Ny, Nx): derivatives for them become those for the sums.
     """
     unknown = [name for name in derivatives if name not in results]
     if unknown:
@@ -72,14 +72,14 @@ def as_recorded(
 
 
 def _in_memory(name: str, derivative: Any, values: Any, grid: Grid) -> np.ndarray:
-    """Convert a derivative from the layout of ``values``, ``results[name]``, to that of the recorder."""
+    """Convert a derivative from the layout of the user's results ``values`` to that of the recorder."""
     if is_tone(name):
         return np.stack([_one(name, *pair, grid) for pair in _pairs(name, derivative, values)])
     return _one(name, derivative, values, grid)
 
 
 def _one(name: str, derivative: Any, values: Any, grid: Grid) -> np.ndarray:
-    """Convert the derivative of a quantity, or of a tone at one frequency, to the recorder's layout."""
+    """Convert the derivative for a quantity, or an amplitude at one frequency, to the recorder's layout."""
     if isinstance(values, list):  # boxes: (Cx[, Cy[, Cz]], …) -> (…, points)
         d, parts = grid.dimensions, [_checked(name, *pair) for pair in _pairs(name, derivative, values)]
         parts = [np.moveaxis(part, range(d), range(-1, -d - 1, -1)) for part in parts]

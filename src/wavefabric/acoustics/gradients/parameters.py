@@ -13,10 +13,11 @@ from wavefabric.acoustics.source import Source, at_points
 
 
 class ParameterGradients:
-    """Converts the solver's derivatives for one simulation to those with respect to the arguments ``names``.
+    """Converts the solver's derivatives for one simulation to those with respect to a user's arguments.
 
-    `AdjointRun` needs ``wrt``, the names to differentiate by, and ``scaled``, the names of sources to
-    differentiate by the scale of their signals. ``points`` has each source's grid points, by name.
+    ``names`` are these arguments, such as ``"sound_speed"``. Two attributes tell `AdjointRun` what to
+    compute: ``wrt`` names the parameters and sources to differentiate by, ``scaled`` the sources, except the
+    transducer, with signals scaled by the sound speed. ``points`` maps names of sources to their grid points.
     """
 
     def __init__(self, grid: Grid, medium: Medium, source: Any, problem: Problem, names: tuple[str, ...]):
@@ -42,9 +43,11 @@ class ParameterGradients:
     def from_grid(
         self, medium: Mapping[str, np.ndarray], signals: Mapping[str, Any], products: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """Return derivatives by argument name, from results of `AdjointRun.medium` and `AdjointRun.signals`.
+        """Return the derivatives with respect to the user's arguments, by name.
 
-        ``products`` are the derivatives with respect to the scale at each source point, by source.
+        ``medium`` is the result of `AdjointRun.medium`, ``signals`` and ``products`` are those of
+        `AdjointRun.signals`. ``products`` are derivatives with respect to a relative change of the signal
+        at each point, by source.
         """
         staggered = [medium[name] for name in ("density_x", "density_y", "density_z") if name in medium]
 
@@ -70,7 +73,7 @@ class ParameterGradients:
         return {name: of(name) for name in self._names}
 
     def _like(self, field: np.ndarray, parameter: Any) -> Any:
-        """Convert derivatives at grid points to those for a parameter, a number or an array of a user."""
+        """Convert derivatives at grid points to those for a user's parameter: a number gets their sum."""
         whole = field.astype(np.float64)
         return float(whole.sum()) if np.ndim(parameter) == 0 else self._grid.from_edges(whole)
 
@@ -90,7 +93,7 @@ class ParameterGradients:
         return out.reshape(values.shape)
 
     def _transducer_sums(self, derivative: np.ndarray) -> np.ndarray:
-        """Sum derivatives for points' delayed signals, (steps, points), to those for the one signal sent."""
+        """Sum derivatives for the points' delayed signals, (steps, points), to those for their one signal."""
         transducer: Any = self._problem.transducer
         at, size = transducer.delay + np.arange(len(derivative))[:, None], transducer.signal.size
         pushes = derivative.ravel().astype(np.float64)
@@ -112,7 +115,7 @@ class ParameterGradients:
 
 
 def transposed_stagger(field: np.ndarray, axis: int, wrap: bool = False) -> np.ndarray:
-    """Apply the transpose of `medium.stagger` to ``field`` (Nz, Ny, Nx); other arguments as there."""
+    """Apply the transpose of `medium.stagger`, means of neighbours along an axis, to a field (Nz, Ny, Nx)."""
     out = field / 2
     along, half = np.moveaxis(out, 2 - axis, 0), np.moveaxis(field / 2, 2 - axis, 0)
     along[1:] += half[:-1]

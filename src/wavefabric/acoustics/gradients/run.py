@@ -59,7 +59,7 @@ class GradientSettings(SimulateSettings):
 
 
 class _Forward:
-    """Makes the forward run of ``stages`` a `Reversible`: fields by name, restored and advanced by steps."""
+    """Lets a `Reversal` restore the fields of a forward run of ``stages``, and advance them by steps."""
 
     def __init__(self, stages: Stages, step: Step, poll: Any):
         self._stages, self._step, self._poll = stages, step, poll
@@ -110,7 +110,8 @@ class _StateRecording:
 class AdjointRun:
     """An `Observer` that stores states of a forward run, and takes the adjoint steps in `back`.
 
-    ``wrt`` and ``scaled`` are as in `AdjointStep`. Call `close` at the end.
+    ``wrt`` names the medium parameters and sources to differentiate by, ``scaled`` the sources whose signals
+    are scaled by the sound speed (`AdjointSources`). Call `close` at the end.
     """
 
     def __init__(
@@ -212,9 +213,10 @@ class AdjointRun:
         self, derivatives: Mapping[str, np.ndarray], checkpoint: RunCheckpoint | None,
         arrays: Mapping[str, np.ndarray], state: dict[str, Any],
     ) -> None:  # fmt: skip
-        """Take the adjoint steps from the objective's derivatives with respect to recorded data; collective.
+        """Take the adjoint steps, driven by the objective's ``derivatives`` with respect to recorded data.
 
-        ``checkpoint`` also saves ``arrays`` (host) and ``state``; after `restore`, steps resume from there.
+        All ranks must call this. ``checkpoint`` saves the adjoint fields, and also ``arrays``, on the host,
+        and ``state``. After `restore` the steps resume from there.
         """
         began, stages, steps = working_time(), self._stages, self._problem.steps
         self._checkpoint, self._kept, self._state = checkpoint, arrays, state
@@ -258,7 +260,10 @@ class AdjointRun:
         self._poll()
 
     def _take_back(self, number: int, stored: Any) -> None:
-        """Take an adjoint step or only its second half, without capture; restore forward fields if needed."""
+        """Take an adjoint step, or its second half after a checkpoint between both, without capturing it.
+
+        Restore the forward fields before the step, from ``stored`` or by forward steps, if they are needed.
+        """
         adjoint, after = self._adjoint, self._fields
         if not self._half:
             self._injection.add(adjoint.fields, number)
@@ -359,9 +364,10 @@ class AdjointRun:
         return {name: self._gathered(blocks, np.array(to_host(each))[owned]) for name, each in named.items()}
 
     def signals(self, points: Mapping[str, np.ndarray]) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return derivatives s̄ for source signals s, (steps, points or 1), and Σ s̄ s over time, (points,).
+        """Return two mappings by source name, on all ranks: derivatives s̄ for signals, and Σ s̄ s over time.
 
-        Both are by source name, on all ranks; ``points`` has each source's indices in the whole grid.
+        A signal s is (steps, points), or (steps, 1) if points share it; Σ s̄ s is (points,). ``points`` has
+        each source's indices in the whole grid.
         """
         comm, sources, c = self._comm, self._adjoint.sources, self._stages.coefficients
         read = {name.removeprefix("signal/"): array for name, array in sources.host_arrays().items()}
@@ -386,6 +392,6 @@ class AdjointRun:
         )
 
     def _gathered(self, parts: RankParts, own: np.ndarray) -> np.ndarray:
-        """Gather the parts of all ranks and return the whole array on every rank; collective."""
+        """Return the whole array, from the parts of all ranks, on every rank; all must call this."""
         whole = parts.gather(own)
         return broadcast(self._comm, {} if whole is None else {"": whole})[""]

@@ -83,8 +83,7 @@ def heat(
     """Simulate temperature and thermal dose of heated tissue, in double precision, on a periodic grid.
 
     A script that calls this runs unchanged under ``mpiexec -n K``: its ranks share the grid, and have
-    the same result. `InputError`: an argument is wrong or of another shape; `FieldLost`: the temperature is
-    not finite.
+    the same result. `InputError`: an argument is wrong; `FieldLost`: the temperature is not finite.
 
     Parameters
     ----------
@@ -97,7 +96,8 @@ def heat(
     schedule : sequence of (float, float)
         Phases: duration, s, and factor of the power; ``[(10, 1), (20, 0)]`` heats for 10 s and cools for 20.
     dt : float or str, optional
-        Largest time step, s. Default: Δ²/(π² D) of the largest diffusivity, at most 0.1 s.
+        Largest time step, s. Default: Δ²/(π² D), Δ the smallest spacing and D the largest diffusivity, but at
+        most 0.1 s.
     temperature : array_like or float, optional
         Initial temperature, °C. Default: the blood temperature.
     sensor : Sensor, optional
@@ -215,7 +215,7 @@ class _Run:
                 yield seconds / count, factor
 
     def _look(self, interrupt: DeferredInterrupt, done: int) -> None:
-        """Exchange the ranks' status: save a checkpoint if due on rank 0, stop if a rank was interrupted."""
+        """Save a checkpoint if it is due on rank 0 or any rank was interrupted; stop in the latter case."""
         due = self._checkpoint is not None and self._checkpoint.due()
         status = combine(self.how.ranks, Status(interrupt.requested, due))
         if self._checkpoint is not None and (status.save_due or status.interrupted):

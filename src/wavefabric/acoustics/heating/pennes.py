@@ -2,9 +2,10 @@
 
     ρC ∂θ/∂t = ∇·(k∇θ) − ρ_b C_b w θ + Q,   θ = T − T_b   (Pennes 1948, doi:10.1152/jappl.1948.1.2.93)
 
-With λ = D k² + P of a reference diffusivity D and cooling P, a step is θ += F⁻¹{Δt φ₁(−λΔt) F{∂θ/∂t}}, where
-φ₁(x) = (eˣ − 1)/x. If tissue is not uniform, a second stage makes the step second order (ETD2RK; Cox &
-Matthews 2002, doi:10.1006/jcph.2002.6995). The flux k∇θ, with harmonic means of k, is half a spacing off.
+Let λ = D q² + P, with wavenumber q and the tissue's largest diffusivity D and cooling rate P by blood. A step
+is θ += F⁻¹{Δt φ₁(−λΔt) F{∂θ/∂t}}, where φ₁(x) = (eˣ − 1)/x. If tissue is not uniform, a second stage makes
+the step second order (ETD2RK; Cox & Matthews 2002, doi:10.1006/jcph.2002.6995). The flux k∇θ is computed
+half a spacing off the points of θ, with harmonic means of the conductivity k.
 """
 
 from typing import Any
@@ -26,7 +27,7 @@ FIELDS = 30
 
 
 class PennesStep:
-    """Takes time steps of the temperature rise θ, (Nz, Ny, Nx) on each rank's device; collective."""
+    """Takes time steps of the temperature rise θ, (Nz, Ny, Nx) on each rank; all ranks call each method."""
 
     def __init__(self, grid: Grid, medium: ThermalMedium, power: Any, comm: Communicator):
         several = comm if comm.size > 1 else None
@@ -50,11 +51,11 @@ class PennesStep:
         self._dt = 0.0
 
     def put(self, values: Any) -> Any:
-        """Return a number, or this rank's part of a field [x, y(, z)], on its device."""
+        """Return a number as it is; of a field [x, y(, z)] return this rank's part, copied to its device."""
         return self._local(self._grid.to_memory(values, "thermal") if np.ndim(values) else values)
 
     def _local(self, values: Any) -> Any:
-        """Return a number, or this rank's part of a field in memory order, on its device."""
+        """Return a number as it is; of a field (Nz, Ny, Nx) return this rank's part, copied to its device."""
         if np.ndim(values) == 0:
             return float(values)
         c = self.stages.coefficients

@@ -1,7 +1,6 @@
 """Provides k-wave-python's simulation function on this solver: a script changes only one import.
 
-`kspaceFirstOrder` accepts k-wave-python's objects unchanged: only their attributes are read, and the package
-itself is not imported.
+Its objects are accepted unchanged: only their attributes are read, and k-wave-python is not imported.
 """
 
 import os
@@ -55,11 +54,12 @@ def kspaceFirstOrder(
     Other Parameters
     ----------------
     pml_size, pml_inside : optional
-        As in `from_kwave`, but 20 and False; ``"auto"``: from 10 to 40 points, whichever gives the fastest
-        transforms.
+        Points of the PML: 20 by default, ``"auto"`` for the number from 10 to 40 with the fastest transforms.
+        Whether it is inside the grid: by default False, the PML is added around the grid.
     device, device_num, dtype, num_threads, quiet : optional
-        ``"cpu"`` or ``"gpu"``, and its number; float64 or float32; CPU threads, by default as many as suit
-        the grid; whether no progress is shown on a terminal (False).
+        ``device`` is ``"cpu"`` or ``"gpu"``, ``device_num`` the number of the GPU, ``dtype`` float64 or
+        float32. ``num_threads`` are CPU threads, by default as many as suit the grid. ``quiet=True`` shows no
+        progress on a terminal.
     save_only, data_path : optional
         Write k-Wave's input file into the directory ``data_path`` and return its name and that of the output,
         ``input_file`` and ``output_file``.

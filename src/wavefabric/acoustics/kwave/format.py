@@ -82,8 +82,8 @@ def dataset_key(path: str | Path, name: str) -> str:
 class Reader:
     """Reads a k-Wave file, open until a ``with`` block ends; `InputError` for a file that is not HDF5.
 
-    If ``outline`` is set, `array` checks datasets but does not read them; ``sizes`` holds the bytes of each
-    array that was requested.
+    If ``outline`` is set, `array` checks datasets but does not read them. ``sizes`` maps the names of the
+    arrays requested so far to their bytes.
     """
 
     def __init__(self, path: str | Path, wanted: str = "a k-Wave input file (HDF5)"):
@@ -162,9 +162,10 @@ class Reader:
         return self._scalars[name]
 
     def array(self, name: str, *shapes: tuple[int | str, ...]) -> np.ndarray:
-        """Return a whole dataset, float32 or uint64; with ``outline`` zeros of its shape, without memory.
+        """Return a whole dataset, float32 or uint64; if ``outline`` is set, zeros that take no memory.
 
-        ``shapes`` are the allowed (z, y, x), where a text allows any number from 1 and is shown in errors.
+        ``shapes`` are the allowed shapes (z, y, x). In place of a number they may have a word, such as
+        ``"steps"``: it allows any number from 1, and is shown in errors.
         """
         item, dtype = self.dataset(name), _DTYPES[kind_of(name)]
         if not any(all(map(_fits, item.shape, shape)) for shape in shapes):
@@ -192,8 +193,8 @@ def _text(value: Any) -> str | None:
 def put_attribute(where: h5py.Group | h5py.Dataset, name: str, text: str, size: int = 0) -> None:
     """Write a scalar text attribute of fixed length, zero-terminated, as k-Wave writes and reads them.
 
-    A text of the same size (in bytes; at least ``size``) overwrites the previous one, which changes
-    nothing else in the file.
+    The attribute takes the bytes of the text, but at least ``size``. If it has had this size before, it is
+    overwritten in place: nothing else in the file changes.
     """
     data = text.encode("utf-8")
     size = max(len(data) + 1, size)
@@ -212,7 +213,7 @@ def put_attribute(where: h5py.Group | h5py.Dataset, name: str, text: str, size: 
 
 
 def put_header(file: h5py.File, kind: str, description: str, date: str, **more: str) -> None:
-    """Write the header attributes of a k-Wave file, and ``more``; ``date`` is a format of `time.strftime`."""
+    """Write the header of a k-Wave file and other attributes, ``more``; ``date`` is a `strftime` format."""
     texts = {
         "created_by": f"wavefabric {wavefabric.__version__}",
         "creation_date": time.strftime(date),

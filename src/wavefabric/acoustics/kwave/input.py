@@ -52,11 +52,11 @@ class KWaveInput:
 
 
 def read_input(path: str | Path, device: Device | None = None) -> KWaveInput:
-    """Read and check an input file; if ``device`` is a CPU, memory must also hold its run on that device.
+    """Read and check a k-Wave input file.
 
     `InputError`: the file is no k-Wave input file, or is damaged; a dataset is missing, lies in another file,
     or has a wrong type, shape or value (the message names it); the grid is nonuniform; a source is not
-    supported; all arrays together, stored or not, do not fit into memory.
+    supported; or memory is too small for all arrays and, if ``device`` is a CPU, a run on it.
     """
     with _Contents(path) as file:
         file.read_header()
@@ -94,7 +94,7 @@ def _check_memory(file: "_Contents", device: Device | None) -> None:
 
 
 def dataset_names(path: str | Path) -> dict[str, str]:
-    """Return the name for errors of each number of a `Problem`: the dataset of the file that stores it."""
+    """Return for each number of a `Problem` the dataset of the file that stores it, as errors name it."""
     names = {key: dataset_key(path, name) for name, key in DATASETS.items()}
     return names | {"transducer.index": names["velocity_source.index"]}
 
@@ -210,7 +210,7 @@ class _Contents(Reader):
         return float(array[0, 0, 0]) if array.shape == (1, 1, 1) else array
 
     def _index(self, name: str, *shape: int | str) -> np.ndarray:
-        """Return a dataset of indices without its first axis, 0-based although the file counts from 1."""
+        """Return a dataset of indices, counted from 0 instead of 1, without its first axis, of length 1."""
         index = self.array(name, shape)[0]
         if self.outline:  # zeros, perhaps too many to compute a maximum
             return np.broadcast_to(np.zeros((), np.int64), index.shape)
@@ -222,7 +222,7 @@ class _Contents(Reader):
         return self._index(name, 1, 1, "points")[0]
 
     def _signals(self, kind: str, names: Iterable[str], flags: list[int], index: np.ndarray) -> Any:
-        """Return a source's signals, cut to the numbers of time steps in ``flags``, and the source's mode."""
+        """Return a source's signals, each cut to its number of time steps in ``flags``, and its mode."""
         many, mode = self._scalar(f"{kind}_source_many", 1), MODES[self._scalar(f"{kind}_source_mode", 2)]
         signals: list[np.ndarray | None] = []
         for name, flag in zip(names, flags, strict=False):
@@ -261,11 +261,12 @@ def write_input(
 ) -> Path:
     """Write a problem as an input file that k-Wave reads; numbers become float32.
 
-    ``sensor``: recorded points as flat grid indices (int64), cuboids, or None (k-Wave itself runs no such
-    file). ``force`` replaces an existing file; ``description`` is stored in the file. `InputError`: the file
-    cannot be written; a number is out of range, also once it is float32; or the format cannot express points
-    between grid points, absorption without dispersion, or a transducer and a velocity source at different
-    points.
+    ``sensor`` is an array of recorded points, as flat grid indices (int64), cuboids, or None (k-Wave itself
+    runs no such file). ``force`` replaces an existing file; ``description`` is stored in the file.
+
+    `InputError`: the file cannot be written, or a number is out of range, also once it is float32. The format
+    cannot express 1-D grids, points between grid points, absorption without dispersion, steps without k-space
+    correction or staggered grid, or a transducer and a velocity source at different points.
     """
     path = check_output(path, force, "path")
     check(problem)
@@ -289,7 +290,7 @@ def write_input(
 
 
 def _contents(problem: Problem) -> dict[str, Any]:
-    """Return the datasets of a problem, by the names in `DATASETS`, and the flags that say which exist."""
+    """Return the datasets that describe a problem, by name, and the flags that say which of them exist."""
     axes, missing = AXES[: problem.dimensions], AXES[problem.dimensions :]
     # Only k-Wave's MATLAB code reads ``elastic_flag``.
     contents: dict[str, Any] = dict.fromkeys(("nonuniform_grid_flag", "elastic_flag"), 0)

@@ -149,8 +149,7 @@ def simulate_kwave(kgrid: Any, medium: Any, source: Any, sensor: Any = None, **o
 class _LastRun:
     """Keeps the fields and operators of the last run for a next run with the same grid, medium and time step.
 
-    Scripts of k-wave-python loop over sources. Fields and operators are not kept if they need more than half
-    of the remaining memory.
+    Scripts of k-wave-python loop over sources. What needs over half of the remaining memory is not kept.
     """
 
     def __init__(self) -> None:
@@ -325,7 +324,7 @@ def _record(sensor: Any, grid: Grid) -> tuple[Sensor, Callable]:
 def _adapted(
     names: tuple[str, ...], order: np.ndarray | None, arrays: dict[str, np.ndarray]
 ) -> dict[str, np.ndarray]:
-    """Return the arrays ``names`` that a user requested, from recorded ones; ``order`` reorders points."""
+    """Return the arrays ``names`` that a user requested; ``order`` are their points' indices as recorded."""
     adapted = {}
     for name in names:
         stem, _, kind = name.partition("_")
@@ -341,7 +340,7 @@ def _adapted(
 
 
 def _sensor(mask: Any, grid: Grid) -> tuple[Sensor, np.ndarray | None]:
-    """Return a sensor at ``mask`` and, for a mask of grid points, their Fortran positions in C order."""
+    """Return a sensor at ``mask`` and, for grid points, the indices that sort them in C order, else None."""
     dims = grid.dimensions
     mask = np.ones(grid.shape, bool) if mask is None else real_array(mask, "sensor.mask")
     mask = np.full(grid.shape, mask.reshape(-1)[0]) if mask.size == 1 else mask

@@ -50,7 +50,7 @@ _BETWEEN = 1e-3
 def _function(
     name: str, dimensions: int, device: str | None = None, axisymmetric: bool = False
 ) -> Callable[..., dict[str, Any]]:
-    """Return k-wave-python's older function ``name``; ``device`` is the only device it runs on, if any."""
+    """Return k-wave-python's older function ``name``; it runs only on ``device``, if this is not None."""
 
     def run(
         kgrid: Any, source: Any, sensor: Any, medium: Any, simulation_options: Any, execution_options: Any

@@ -105,7 +105,7 @@ def recorded(sensor: Any) -> list[str]:
 
 
 def _pml_sizes(simulation: Any, shape: tuple[int, ...], usual: int, axisymmetric: bool) -> tuple[Any, ...]:
-    """Return the PML size in points along each axis: automatic, ``pml_size``, or the options per axis."""
+    """Return the PML size along each axis, in points; ``usual`` is that for an axis without an option."""
     key, size = "simulation_options.pml_size", plain(getattr(simulation, "pml_size", None))
     each = [getattr(simulation, f"pml_{axis}_size", None) for axis in "xyz"[: len(shape)]]
     each = [None if isinstance(one, ChosenSize) else plain(one) for one in each]
@@ -132,8 +132,7 @@ def _pml_alphas(simulation: Any, dimensions: int) -> tuple[Any, ...]:
     """Return the absorption of the PML along each axis.
 
     k-wave-python copies ``pml_alpha`` to each axis when options are created. If the three copies are equal
-    and ``pml_alpha`` is not the default, ``pml_alpha`` was set later and counts; otherwise the axes' values
-    count.
+    and ``pml_alpha`` is not the default, ``pml_alpha`` was set later and counts; else the axes' values do.
     """
     whole = plain(getattr(simulation, "pml_alpha", _PML_ALPHA))
     alphas = each_axis(whole, dimensions, "simulation_options.pml_alpha")

@@ -33,9 +33,10 @@ from wavefabric.runtime.lifecycle.checkpoint.file import read_state
 class KWaveOutput:
     """A `Sink` that writes k-Wave's output file, float32 whatever the precision of the run.
 
-    The file gets its name when it is finished; deflate at level ``compression`` is applied then. ``start`` is
-    the first time step recorded (0-based), ``threads`` and ``plan`` are for the header only. `InputError`,
-    unless ``force``, if another run than that of ``checkpoint`` can resume an unfinished file of this name.
+    The file gets its name, and is deflated at level ``compression``, when it is finished. ``start`` is the
+    first time step recorded (0-based); ``threads`` and ``plan`` are for the header only. `InputError`: there
+    is an unfinished file of this name that another run can resume, from a checkpoint other than
+    ``checkpoint``; with ``force`` it is replaced.
     """
 
     path: Path
@@ -151,7 +152,7 @@ class KWaveOutput:
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[None]:
-        """Return a context that raises errors of the disk as InputError, before HDF5's resulting errors."""
+        """Return a context in which an error of the disk, not HDF5's resulting one, raises `InputError`."""
         try:
             try:
                 yield

@@ -58,7 +58,7 @@ class OutputDataset(NamedTuple):
 def output_datasets(
     layout: RecordingLayout, sensor: np.ndarray | Cuboids | None, grid: tuple[int, int, int]
 ) -> dict[str, list[OutputDataset]]:
-    """Return the datasets of every recorded quantity, one or one per cuboid; ``grid`` is (Nz, Ny, Nx)."""
+    """Return each recorded quantity's datasets: one, or one per cuboid; ``grid`` is (Nz, Ny, Nx)."""
     rows_of = {name: ((rows,), samples) for name, (rows, samples) in layout.series.items()}
     # A statistic has no time axis.
     rows_of |= {name: ((), samples) for name, samples in layout.points.items()}

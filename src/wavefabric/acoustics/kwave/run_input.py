@@ -28,8 +28,8 @@ from wavefabric.runtime.lifecycle.collective_checks import on_all_ranks
 class KWaveFileSettings(RunSettings):
     """Holds the keywords of `run_kwave_file`.
 
-    ``names`` replaces the names of ``start``, ``check_stability=False`` and ``u_non_staggered`` in errors;
-    ``started`` is called with the input after all checks, before the first step.
+    ``names`` maps arguments, such as ``"start"`` or ``"check_stability=False"``, to the names that messages
+    use instead. ``started`` is called with the input after all checks, before the first step.
     """
 
     precision: str = "single"

@@ -67,7 +67,10 @@ def kwave_names() -> Iterator[None]:
 
 
 def computed(described: Any, name: str, key: str, allowed: str) -> Any:
-    """Return the attribute ``name``, called if it is a method; `InputError` if k-wave-python fails."""
+    """Return the attribute ``name`` of an object of k-wave-python; call it if it is a method.
+
+    `InputError`: the attribute is missing or None, or k-wave-python fails to compute it.
+    """
     try:
         value = getattr(described, name, None)
         value = value() if callable(value) else value

@@ -29,9 +29,9 @@ _BLOCK, _SKIP = 256, 7919
 class Sets:
     """Finds the different combinations of values in ``arrays``, (Nz, Ny, Nx) each, rounded to ``dtype``.
 
-    A set holds the values of all arrays at one grid point; values are compared bit by bit. ``full`` is true
-    once there are more than ``limit`` sets; ``values`` (sets, arrays) lists the sets in arbitrary order.
-    ``sample_only`` reads only a sample of points from all over the grid; the grid may have more sets.
+    A combination, called a set, holds the values of all arrays at one grid point; values are compared bit by
+    bit. ``full`` is true once there are more than ``limit`` sets; ``values`` (sets, arrays) lists them in
+    arbitrary order. ``sample_only`` reads only a sample of points; the grid may have more sets.
     """
 
     def __init__(self, arrays: Sequence[np.ndarray], dtype, limit: int, sample_only: bool = False):
@@ -66,7 +66,7 @@ class Sets:
         parts: int,
         tables: "_Tables | None" = None,
     ) -> "_Tables":
-        """Add the sets of values in ``pieces`` to ``tables``, or to ``parts`` new tables, one per thread."""
+        """Add the sets in ``pieces`` of arrays to ``tables``, by default ``parts`` new, one per thread."""
         if tables is None:
             positions = np.empty((parts, self._slots), np.int32)
             sets = np.empty((parts, self._limit, len(arrays)), self._dtype)
@@ -110,7 +110,7 @@ _Piece = tuple[int, int, int]
 
 
 class _Tables(NamedTuple):
-    """Holds hash tables (threads, slots), sets (threads, limit, arrays) and numbers of sets (threads,)."""
+    """Holds for each thread a hash table (slots,), the sets in it (limit, arrays), and their number."""
 
     positions: np.ndarray
     sets: np.ndarray
@@ -128,13 +128,13 @@ def _readable(array: np.ndarray) -> np.ndarray:
 
 
 def _facts(arrays: Sequence[np.ndarray]) -> np.ndarray:
-    """Return each array's address, bytes per value and plane stride in values as int64 (arrays, 3)."""
+    """Return an int64 row per array: address, bytes of a value, number of values from plane to plane."""
     facts = [(memory_address(each), each.itemsize, each.strides[0] // each.itemsize) for each in arrays]
     return np.array(facts, np.int64)
 
 
 def _sample(planes: int, plane: int, points: int) -> list[_Piece]:
-    """Return pieces of ``planes`` planes of ``plane`` points: about ``points`` points all over the grid."""
+    """Return pieces with about ``points`` points all over a grid of ``planes`` planes of ``plane`` points."""
     blocks = -(-plane // _BLOCK)
     order = _spread(planes)
     count = max(1, min(points // min(plane, _BLOCK), planes * blocks))
@@ -155,7 +155,8 @@ class IndexedGroup:
     """Describes medium parameters that share one index of ``bits`` bits into a table of materials.
 
     ``names`` lists the parameters, as in `AT_POINTS` and `STAGGERED`. ``columns`` names the arrays whose
-    values define a material: those parameters, but ``"speed"`` and ``"alpha"`` for τ.
+    values define a material: for the absorption ``"tau"`` these are ``"speed"`` and ``"alpha"``, for any
+    other parameter its own array.
     """
 
     names: tuple[str, ...]
@@ -225,9 +226,9 @@ def find_materials(problem: Problem, dtype) -> Materials:
     """Find the medium parameters that need less memory as an index of 8 or 16 bits into a table of values.
 
     One index serves all parameters if these have at most `LIMIT` different combinations of values. Otherwise
-    one index serves parameters at the points of the pressure, added one by one, those with fewest values
-    first. The staggered densities then use the same index, a second one together, one each, or are stored as
-    arrays. Values are compared bit by bit in the precision of the run, ``dtype``.
+    one index serves as many parameters at the points of the pressure as it can, those with fewest values
+    first. The staggered densities then use the same index, share a second one, have one each, or are stored
+    as arrays. Values are compared bit by bit in the precision of the run, ``dtype``.
     """
     dtype = np.dtype(dtype)
     return problem.fact(("materials", dtype.str), lambda: _Search(problem, dtype).materials())

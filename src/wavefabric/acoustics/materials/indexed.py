@@ -51,7 +51,8 @@ def indexed_parameters(
     """Return the medium parameters stored by index, named as in `AT_POINTS` and `STAGGERED`.
 
     Parameters of `AT_POINTS` are columns of one table (materials, 4), so that all values of a material are
-    adjacent in memory. ``fill_tau(tau, speed, alpha)`` computes absorption from rows (1, 1, n) on the device.
+    adjacent in memory. ``fill_tau(tau, speed, alpha)`` stores the absorption τ of n materials with the given
+    sound speeds and α₀; its arguments are arrays (1, 1, n) on the device.
     """
     result = {}
     for group in materials.groups:

@@ -1,6 +1,7 @@
 """Shares a grid among ranks for fused GPU kernels: slabs of one Fourier basis, or blocks with a basis each.
 
-Slabs convert planes to columns by transposes, or their kernels write transposed data to other ranks' memory.
+With slabs a rank transforms planes along x and y, and columns along z. In between, data are transposed among
+the ranks: by messages, or by kernels that write directly to the memory of other ranks.
 """
 
 import math
@@ -22,7 +23,7 @@ _OUTLET = [("at", np.int64), ("along", np.int64), ("across", np.int64), ("flag",
 
 
 def scatter_type(ranks: int) -> np.dtype:
-    """Return the NumPy type of the C struct ``Scatter`` of ``scatter.cu`` for a number of ranks."""
+    """Return the type of a table that tells kernels where to write on each rank (``Scatter``, scatter.cu)."""
     return np.dtype([("ranks", _OUTLET, (ranks,)), ("calls", np.uint64), ("done", np.uint64)])
 
 
@@ -48,7 +49,7 @@ class FusedGlobalLayout(FusedLayout):
 
     @classmethod
     def nbytes(cls, problem: Problem, dtype: np.dtype, decomposition: Partition, rank: int) -> int:
-        """Return the bytes of three spectra as columns, and of the buffers to send and receive them."""
+        """Return the bytes of this rank's columns of three spectra, and of the buffers for transposes."""
         subdomain = decomposition.subdomains[rank]
         nx, ny, _ = decomposition.shape
         columns = math.prod(subdomain.spectral_shape)
@@ -70,7 +71,7 @@ class FusedGlobalLayout(FusedLayout):
         return axis_kernels(c, f, c.shape, "XY"), axis_kernels(c, f, self._columns_shape(), "ZG")
 
     def _columns_shape(self) -> tuple[int, ...]:
-        """Return the shape of a grid whose half spectra are the columns of this rank."""
+        """Return the shape of a real grid whose half spectrum has the shape of this rank's columns."""
         return (*self.coefficients.half_shape[:2], self.partition.shape[0])
 
     def _spectrum_shape(self) -> tuple[int, ...]:
@@ -204,10 +205,10 @@ class OneSidedLayout(FusedGlobalLayout):
 
 
 class FusedLocalLayout(FusedLayout):
-    """A layout in blocks: overlaps are exchanged while planes with complete data are transformed along y.
+    """A layout in blocks: while overlaps are exchanged, planes without overlaps are transformed along y.
 
-    Once the overlaps are filled, only rows inside them are transformed along x again. If x is divided, every
-    row has overlaps, so all rows are transformed again.
+    All rows are transformed along x before the exchange, and the rows in overlaps once more after it. If x is
+    divided among ranks, every row has points in an overlap, so all rows are transformed twice.
     """
 
     def _connect(self) -> None:

@@ -22,10 +22,11 @@ from wavefabric.runtime.spectral.distributed import DistributedRealFFT, held_ele
 
 
 class HaloExchange:
-    """Fills the overlaps of a rank's block from its neighbours and applies the window; collective.
+    """Fills the overlaps of a rank's block from its neighbours, and multiplies the block by a window.
 
-    ``exchanges`` maps a number of fields to the exchange that sends them together; ``weights`` are the
-    window's factors along (z, y, x).
+    The window is 1 on the rank's own points and falls to 0 over the overlap, so that the block is periodic.
+    ``weights`` are its factors along (z, y, x). ``exchanges`` maps a number of fields to the exchange that
+    sends so many together; collective, like `fill`.
     """
 
     def __init__(self, coefficients: Coefficients, comm: Communicator, decomposition: Partition):
@@ -47,7 +48,10 @@ class HaloExchange:
 
     @staticmethod
     def counts(problem: Problem) -> set[int]:
-        """Return how many fields exchanges send together: 1 (p), D (u); with dispersion also 2 (ρ₀∇·u, ρ)."""
+        """Return the numbers of fields that are exchanged together.
+
+        They are 1 (p), the number of dimensions (components of u) and, with dispersion, 2 (ρ₀∇·u and ρ).
+        """
         return {1, problem.dimensions} | ({2} if disperses(problem) else set())
 
     @staticmethod

@@ -15,9 +15,9 @@ def restrict_problem(problem: Problem, subdomain: Subdomain) -> Problem:
     """Return the part of a problem that one rank simulates, with the shape ``subdomain.size``.
 
     Sources keep the points that the rank owns, with indices into its local arrays. A source without points on
-    the rank is left out, except an ``"additive"`` source: its k-space correction is a transform over all
-    ranks, so each rank keeps it, perhaps with no points, in the `SourceForm` of the whole source. The PML is
-    still described for the whole grid: see `pml_factors`.
+    the rank is left out, unless it is ``"additive"``: all ranks take part in the transforms of its k-space
+    correction, so each rank keeps it, even without points. Its `SourceForm` is that of the whole source. The
+    PML is still described for the whole grid: see `pml_factors`.
     """
     if subdomain.is_whole:
         return problem

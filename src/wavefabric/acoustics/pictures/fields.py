@@ -20,7 +20,7 @@ _LINE_COLOURS = (BLUE, RED, ORANGE, INK)
 
 
 def plane(field: Any, grid: Grid, normal: str = "y", at: float | str = 0.0) -> np.ndarray:
-    """Return the plane of a field across axis ``normal``, nearest to ``at``, m; of a 2-D field all of it."""
+    """Return the plane of a 3-D field across axis ``normal`` nearest to ``at``, m; a 2-D field unchanged."""
     values = np.asarray(field)
     ensure(values.shape == grid.shape, "field", f"has the shape {values.shape}", f"{grid.shape}, the grid's")
     if grid.dimensions == 2:
@@ -128,8 +128,8 @@ def plot_profiles(position: Any, profiles: Mapping[str, Any], **options: Any) ->
 
     ``profiles`` maps labels to values (Pa; NaN: a gap) at each ``position``, m; both of shape (points,).
     Options: ``shaded`` maps labels to ranges (from, to) of positions, m, such as a layer of tissue;
-    ``dashed`` lists the labels of profiles to draw dashed and on top, such as a closed form; ``xlabel``,
-    ``ylabel``; ``title``, ``scale``, ``axes`` and ``path`` as in `plot_field`.
+    ``dashed`` lists the labels of profiles to draw dashed and on top, such as an analytical solution;
+    ``xlabel``, ``ylabel``; ``title``, ``scale``, ``axes`` and ``path`` as in `plot_field`.
     """
     how = ProfilePicture(**options)
     millimetres = np.asarray(position, float) * 1e3

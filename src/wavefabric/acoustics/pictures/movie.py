@@ -1,4 +1,4 @@
-"""Draws movies of a plane recorded over time: a sensor box, or a mask that fills one, one point thick."""
+"""Draws movies of a plane recorded over time by a sensor box, or a mask that fills one, one point thick."""
 
 from __future__ import annotations
 

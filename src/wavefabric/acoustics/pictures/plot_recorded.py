@@ -74,7 +74,7 @@ def recorded_figure(file: RecordedFile, name: str, cuts: Mapping[str, float] | N
 
 
 def select_quantities(file: RecordedFile, wanted: Sequence[str]) -> list[str]:
-    """Return the names of all arrays in a file of the ``wanted`` quantities; of all quantities if empty."""
+    """Return the names of a file's arrays that belong to the ``wanted`` quantities; all if none is named."""
     if not wanted:
         return list(file.items)
     names: list[str] = []
@@ -113,7 +113,7 @@ def colours_of(low: float, high: float) -> dict[str, Any]:
 
 
 def _slices(item: RecordedArray, extended: list[int], cuts: Mapping[str, float]) -> Figure:
-    """Draw the plane of a flat array, or a plane across each axis; ``extended``: axes of several points."""
+    """Draw a 2-D field or flat box, or slices across three axes; ``extended``: axes of several points."""
     low, high, peak = item.extremes()
     scale, label, unit = scale_of(item, max(-low, high))
     colours = colours_of(low * scale, high * scale)

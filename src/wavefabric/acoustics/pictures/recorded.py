@@ -133,9 +133,9 @@ class RecordedFile(Reader):
 
 
 class _Axes:
-    """A dataset with axes x, y(, z), or points, then time; read from k-Wave files in this order too.
+    """Reads a dataset with its axes in the order x, y(, z), or sensor points; the last is time, if any.
 
-    k-Wave files have these axes in reverse order; an extra first axis of one point is left out.
+    k-Wave files store axes in the reverse order. An extra first axis of one point there is left out.
     """
 
     def __init__(self, data: h5py.Dataset, kwave: bool, flat: bool):
@@ -152,7 +152,7 @@ class _Axes:
 
 @dataclass(frozen=True)
 class RecordedArray:
-    """One recorded array: a field, points over time, a value per point, or a value per point of a box."""
+    """One recorded array: a field, time series at points, or single values at points or in a box."""
 
     name: str  # as in the file: p_final, ux_max, p/1 (the first box)
     kind: Literal["field", "series", "points", "box"]
@@ -191,7 +191,7 @@ class RecordedArray:
 
     @property
     def size(self) -> tuple[int, ...]:
-        """Return the points along the axes of a field or box, points and samples of a series, else points."""
+        """Return the shape (x, y(, z)) of a field or box, (points, samples) of a series, else (points,)."""
         with self._reading() as axes:
             if self.kind in ("field", "box"):
                 return axes.shape
@@ -237,9 +237,10 @@ class RecordedArray:
             return axes[tuple(cut)]
 
     def box_of_series(self) -> tuple[tuple[int, ...], np.ndarray | None]:
-        """Return the shape (x, y(, z)) of the box that a series was recorded in, and its first grid point.
+        """Return the shape (x, y(, z)) of the box in which a series was recorded, and its first grid point.
 
-        The shape is () if the sensor is not a box or a mask that fills one; the point may be None (unknown).
+        The shape is () unless the sensor is a box, or a mask whose points fill a box. The first grid point is
+        None if it is unknown.
         """
         kwave, number = self.file.steps > 0, self.name.rpartition("/")[2]
         box = self.file.sensor_box(int(number) - kwave if "/" in self.name else 0)
@@ -252,7 +253,7 @@ class RecordedArray:
         return tuple(int(n) for n in box[1] - box[0] + 1), first
 
     def samples_of_box(self, shape: tuple[int, ...], rows: np.ndarray) -> Iterator[np.ndarray]:
-        """Yield the values in a box of ``shape``, squeezed, at each of ``rows``, equally spaced samples."""
+        """Yield the values in a box of ``shape``, without axes of one point, at equally spaced samples."""
         part = slice(int(rows[0]), int(rows[-1]) + 1, int(rows[1] - rows[0]) if rows.size > 1 else 1)
         with self._reading() as axes:
             block = axes[..., part].astype(float).reshape(*shape, rows.size, order="F")
@@ -272,10 +273,7 @@ class RecordedArray:
             return np.asarray(axes.data[()], float).reshape(-1)
 
     def series(self, most_points: int, most_samples: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return a thinned time series (points, samples), the numbers of the points, and the times, s.
-
-        ``most_points`` and ``most_samples`` are the largest numbers of points and samples.
-        """
+        """Return a thinned time series (points, samples), the numbers of the points, and the times, s."""
         file, (count, samples) = self.file, self.size
         points = np.arange(0, count, max(1, math.ceil(count / most_points)))
         rows = np.arange(0, samples, max(1, math.ceil(samples / most_samples)))

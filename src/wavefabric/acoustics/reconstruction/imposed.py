@@ -23,10 +23,10 @@ _HEARD = 0.5
 class Imposed:
     """A sensor, and the weights with which its recorded pressure series drive a grid.
 
-    A sensor records the series y = W p of the pressure p at grid points, with weights W. The pressure imposed
-    at a grid point is the mean of the series weighted by the point's column of W: the transpose of recording,
-    scaled so that equal series are imposed unchanged. Weights below half of the largest in their row are left
-    out: tails of elements, far corners of cells.
+    A sensor records the series y = W p of the pressure p at the grid points. W has a row for each series and
+    a column for each grid point. Time reversal imposes at a point the mean of the series weighted by its
+    column: the transpose of recording, scaled so that equal series are imposed unchanged. Weights below half
+    of the largest in their row count as 0: tails of elements and far corners of cells.
     """
 
     sensor: Sensor
@@ -64,9 +64,9 @@ class Imposed:
 
 
 def _enclosed(mask: np.ndarray, gap: float, grid: Grid) -> np.ndarray:
-    """Return the grid points that ``mask`` encloses; all points if it encloses no more than it has.
+    """Return the grid points of ``mask`` and those that it encloses; gaps up to ``gap``, m, count as closed.
 
-    Gaps in the mask up to ``gap``, m, count as closed.
+    If it encloses no more points than it has itself, all grid points are returned.
     """
     # The padding lets the dilation that closes gaps be undone at the grid's edges.
     wide = [math.ceil(gap / step) + 1 for step in grid.spacing]

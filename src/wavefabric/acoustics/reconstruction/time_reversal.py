@@ -64,8 +64,8 @@ class ReversalSettings(RunSettings):
 class Reconstruction:
     """Holds the result of `time_reversal`.
 
-    ``image`` is the initial pressure, Pa, of the grid's shape. ``residuals`` are ‖y − A p₀‖/‖y‖ of the image
-    at the start of each iteration: the first, without an image, is 1.
+    ``image`` is the initial pressure p₀, Pa, of the grid's shape. ``residuals`` are ‖y − A p₀‖/‖y‖ at the
+    start of each iteration, where y are the signals and A p₀ those of the image. The first one is 1.
     """
 
     image: np.ndarray
@@ -119,10 +119,11 @@ def time_reversal(
     the result, R y, is p₀ up to errors of the discrete scheme; in one dimension with CFL number 1 it is
     exact.
 
-    Iterations are p₀ ← P[p₀ + R(y − A p₀)], with the simulation A and the projection P on region and sign.
-    This Neumann series converges if all of the image is visible (the proof begins R with a harmonic extension
-    of y[N − 1], this code with rest). A is absorbing and nonlinear as the medium is; R is linear, and
-    amplifies nothing (no negative α₀).
+    Iterations are p₀ ← P[p₀ + R(y − A p₀)]. A is the simulation. P sets the image to zero outside the region
+    and, with ``non_negative``, where it is negative. This Neumann series converges if the sensor receives
+    waves from all of the image; the proof begins time reversal from a harmonic extension of y[N − 1], this
+    code from rest. A is absorbing and nonlinear as the medium is. R is linear and does not amplify waves to
+    compensate for absorption (no negative α₀).
     """
     instance("grid", grid, Grid)
     instance("medium", medium, Medium)

@@ -17,7 +17,8 @@ class Delivery:
     """Passes the recorded data of one or several ranks to a sink; collective except `abandon` and `close`.
 
     All ranks raise an error of the sink, at the same call. ``layout`` describes the recording of the whole
-    run. With one rank ``comm``, ``columns`` and ``blocks`` are None.
+    run. ``columns`` says which sensor points each rank has, ``blocks`` which part of the grid; these and
+    ``comm`` are None with one rank.
     """
 
     def __init__(
@@ -44,14 +45,17 @@ class Delivery:
             on_first_rank(self._comm, call)
 
     def begin(self, run: str, rows_done: int) -> None:
-        """Prepare the sink before the first step; ``run`` is as in `RecordingLayout`."""
+        """Prepare the sink for ``run``, an identifier; ``rows_done`` rows exist from before a checkpoint."""
         layout = replace(self._layout, run=run)
         self._on_first(lambda: self._sink.begin(layout, rows_done))
         if self._first:
             self._thread = ThreadPoolExecutor(1, "wavefabric-writer")
 
     def put_rows(self, name: str, first: int, host: Callable[[], np.ndarray]) -> Future | None:
-        """Write the rows that ``host`` returns; they may be overwritten once the returned future is done."""
+        """Write the rows that ``host()`` returns to series ``name``, from row number ``first`` on.
+
+        They may be overwritten once the returned future is done, or at once if None is returned.
+        """
         if self._columns is None:
             self._check_writes()
             return self._write(name, first, host)
@@ -85,7 +89,10 @@ class Delivery:
         self._on_first(write_all)
 
     def finish(self, arrays: Mapping[str, Callable[[], np.ndarray]], report: Report) -> None:
-        """Pass this rank's statistics and owned blocks of fields to the sink; compute one array at a time."""
+        """Gather statistics and fields from all ranks, one at a time, and pass them to the sink.
+
+        ``arrays`` maps each name to a function that computes this rank's part.
+        """
         gathered = self._gathered(arrays)
 
         def finish_sink() -> None:
@@ -117,14 +124,20 @@ class Delivery:
 
 
 class RankParts:
-    """Describes which part of an array each rank holds, by indices into its last axes, of ``shape``."""
+    """Describes which part of an array each rank has, by indices into the array's last axes.
+
+    ``shape`` is the shape of the whole array along these axes.
+    """
 
     def __init__(self, comm, shape: tuple[int, ...], indices: list[tuple], sizes: list[tuple[int, ...]]):
         self._comm, self._shape, self._indices, self._sizes = comm, shape, indices, sizes
 
     @classmethod
     def of_columns(cls, comm, columns: np.ndarray, samples: int) -> "RankParts":
-        """Return the parts of sensor data, ``columns`` on this rank; ranks may share columns for `summed`."""
+        """Return the parts of data at ``samples`` sensor points, of which this rank has the ``columns``.
+
+        Several ranks may have the same column if their values are added by `summed`.
+        """
         columns = np.ascontiguousarray(columns, np.int64)
         sizes = [(count,) for count in comm.control.all_gather(columns.size)]
         parts = cls(comm, (samples,), [()] * comm.size, sizes)
@@ -162,7 +175,7 @@ class RankParts:
         return whole
 
     def _parts(self, values: np.ndarray, leading: tuple[int, ...]) -> Iterator[tuple[tuple, np.ndarray]]:
-        """Yield on rank 0 indices and values of every rank in order; other ranks send, and yield nothing."""
+        """Send this rank's ``values`` to rank 0, which yields all ranks' indices and values in rank order."""
         comm = self._comm
         if comm.rank:
             if math.prod(self._sizes[comm.rank]):

@@ -23,10 +23,9 @@ FIELDS = {"p": ("Pa", "pressure"), "u": ("m/s", "particle velocity"), "I": ("W/m
 class Statistic:
     """Defines a statistic over the recorded time steps, accumulated in the device array ``kept``.
 
-    ``update(kernels, kept, values)`` combines one step's values into ``kept`` in place. With array
-    operations only, it runs on every device; if ``kernels_alone``, it only launches kernels of tables, which
-    can be replayed without Python. ``finish(kept, rows)`` computes the result on the host after ``rows``
-    steps.
+    ``update(kernels, kept, values)`` combines one step's values into ``kept`` in place. It runs on every
+    device. If ``kernels_alone`` is true, it only launches kernels, which a device can replay without Python.
+    ``finish(kept, rows)`` computes the result on the host after ``rows`` steps.
     """
 
     update: Callable[[Any, Any, Any], Any]
@@ -38,7 +37,11 @@ class Statistic:
 
 @dataclass(frozen=True)
 class RecordedQuantity:
-    """Describes a quantity: one value per step and sensor point, per sensor point, or per grid point."""
+    """Describes a quantity that a run can record.
+
+    A ``"series"`` has a value at each sensor point in each time step, ``"points"`` one value at each sensor
+    point, and a ``"field"`` one value at each grid point.
+    """
 
     kind: Literal["series", "points", "field"]
     text: str
@@ -102,13 +105,13 @@ def meaning(name: str) -> str:
 
 
 def components(name: str, axes: str) -> list[str]:
-    """Return the array names of a quantity: p_max; ux, uy for u_raw; Ix_avg, Iy_avg for I_avg."""
+    """Return the names of a quantity's arrays: ``ux``, ``uy`` for ``u_raw``; ``p_max`` for ``p_max``."""
     stem = name.removesuffix("_raw")
     return [stem] if stem[0] == "p" else [stem[0] + axis + stem[1:] for axis in axes]
 
 
 def vector_of(array: str) -> str:
-    """Return the name of an array without axis and box: ``u_max`` for ``ux_max/1``, ``p`` for ``p/1``."""
+    """Return an array's name without axis letter and box number: ``u_max`` for ``ux_max/1``."""
     stem = array.partition("/")[0]
     return stem[0] + stem[2:] if stem[:1] in ("u", "I") and stem[1:2] in ("x", "y", "z") else stem
 

@@ -100,7 +100,7 @@ class _Series:
 
 
 class Recorder:
-    """Records a run into ``sink``, None on ranks other than 0; collective over the ranks of the stages."""
+    """Records a run; all ranks make the same calls, but only rank 0 has a ``sink``, which gets the data."""
 
     def __init__(self, stages: Stages, recording: Recording, sink: Sink | None):
         c = stages.coefficients
@@ -154,7 +154,7 @@ class Recorder:
             self.intensity = Intensity(device, self._axes, self.samples, dtype)
 
     def begin(self, step: int, run: str = "") -> None:
-        """Start before time step ``step``, the first or the one after a checkpoint; ``run`` names the run."""
+        """Start before time step ``step``: 0, or the next after a checkpoint. ``run`` identifies the run."""
         done = max(0, step - self._recording.start)
         self.delivery.begin(run, done)
         products = 0 if self.intensity is None else self.intensity.resume(done)
@@ -203,10 +203,11 @@ class Recorder:
                 self._sample(self._shift(axis), shifted)
 
     def _staggered_quantities(self) -> list[tuple[Any, _Series | None, bool, list]]:
-        """Return (field, series, sampled, statistics) of pressure and velocities at their staggered points.
+        """Return what to record of the pressure and of each velocity component, at their own grid points.
 
-        ``series`` is the time series or None; ``sampled``, whether each step reads values at the sensor;
-        ``statistics`` are pairs of a name and whether it uses these values rather than the whole field.
+        Each entry is (field, series, sampled, statistics). ``series`` is the time series to store, or None.
+        ``sampled`` says whether values at the sensor are needed. ``statistics`` are pairs of a statistic's
+        name and whether it is taken of these values; if not, it is taken of the whole field.
         """
         result, fields = [], self._stages.fields.named()
         for field in ("p", *("u" + axis for axis in self._axes)):

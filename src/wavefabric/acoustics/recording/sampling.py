@@ -14,7 +14,7 @@ WEIGHTS = np.array([3.0, -25.0, 150.0, 150.0, -25.0, 3.0]) / 256.0
 
 
 def rows_of(where: Any, shape: tuple[int, int, int]) -> Elements:
-    """Return the grid points and weights of each value recorded ``where``; ``shape`` is (Nx, Ny, Nz)."""
+    """Return, for each value of a sensor, the grid points and weights of which it is a sum."""
     if isinstance(where, Elements):
         return where
     if isinstance(where, Interpolation):
@@ -58,7 +58,7 @@ class Sampler:
         self._where = *map(self._device.asarray, map(np.ascontiguousarray, arrays)), *more
 
     def _between(self, where: Interpolation, part: Subdomain, comm) -> tuple[np.ndarray, ...]:
-        """Return local corners and weights, for points between grid points to which this rank contributes."""
+        """Return cell corners (local) and weights of the sensor points to which this rank contributes."""
         corners, weights = where.corners, where.weights
         if comm is not None:
             mask, local = part.local_index(corners)
@@ -72,7 +72,7 @@ class Sampler:
         return corners.astype(np.int64, copy=False), weights.astype(np.float64, copy=False)
 
     def _elements(self, where: Elements, part: Subdomain, comm) -> tuple[np.ndarray, ...]:
-        """Return bounds, local points and weights of the elements to which this rank contributes."""
+        """Return bounds, local points and weights, as in `Elements`, to which this rank contributes."""
         bounds, points, weights = where.bounds, where.points, where.weights
         if comm is not None:
             mask, points = part.local_index(points)
@@ -83,7 +83,7 @@ class Sampler:
         return bounds.astype(np.int64), points.astype(np.int64), weights
 
     def _add_parts(self, here: np.ndarray, comm) -> None:
-        """Prepare sums over ranks; ``here`` (values,) marks the values to which this rank contributes."""
+        """Prepare sums over ranks; ``here`` is a mask of the values to which this rank contributes."""
         self._parts, self.shared = RankParts.of_columns(comm, np.flatnonzero(here), here.size), True
         self._values: Any = None
         self._shared = int(here.sum())
@@ -136,7 +136,10 @@ class Intensity:
         self._u[-1][axis] = values
 
     def advance(self, recorded: int) -> list:
-        """Add the intensity (axes, samples) complete at step ``recorded``, if any; return it in a list."""
+        """Add the intensity (axes, samples) of three steps ago to the average; return it in a list.
+
+        ``recorded`` is the number of recorded steps, this one included. The list is empty up to the third.
+        """
         self._recorded = max(recorded, 0)
         return [self._product()] if recorded > self.lag else []
 
@@ -152,7 +155,7 @@ class Intensity:
         return rows
 
     def resume(self, recorded: int) -> int:
-        """Resume after ``recorded`` steps; return the number of rows of intensity written by then."""
+        """Resume after ``recorded`` steps; return the number of steps whose intensity was written by then."""
         self._recorded = recorded
         return max(0, recorded - self.lag)
 

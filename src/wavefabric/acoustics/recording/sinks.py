@@ -76,9 +76,10 @@ class Sink(Protocol):
         """Write all rows so far, so that they survive a kill; called before a checkpoint is written."""
 
     def finish(self, arrays: Iterable[tuple[str, np.ndarray]], report: Report) -> None:
-        """Finish a complete run: take name and values of each statistic (samples,) and field (Nz, Ny, Nx).
+        """Finish a complete run. ``arrays`` yields name and values of each statistic and field.
 
-        Each array is computed when the iteration reaches it: keep no more than one in memory if possible.
+        Statistics are (samples,), fields (Nz, Ny, Nx). Each array is computed when the iteration reaches it:
+        keep no more than one in memory if possible.
         """
 
     def abandon(self, keep: bool) -> None:

@@ -37,9 +37,9 @@ def weights(problem: Problem, recording: Recording, number: int, step: int) -> t
 
 
 def with_tones(arrays: Mapping[str, np.ndarray], recording: Recording) -> dict[str, np.ndarray]:
-    """Return ``arrays`` with running sums replaced by amplitude and phase, ``p_amp``, …: (frequencies, …).
+    """Return ``arrays`` with the running sums replaced by amplitudes and phases, ``p_amp``, ``p_phase``, ….
 
-    A run that stopped at a checkpoint has no sums, and therefore no amplitudes and phases.
+    Their first axis is the frequency. A run that stopped at a checkpoint has no sums, and so none of these.
     """
     sums = {name for name, *_ in sum_names(recording)}
     results = {name: array for name, array in arrays.items() if name not in sums}

@@ -1,14 +1,16 @@
 """Averages a medium that is known on a finer grid to the points of a grid.
 
-Momentum and mass are conserved if the staggered density is a mean of ρ along the direction of its velocity,
-across it of 1/ρ (a tangential velocity jumps where density does), and if the compressibility 1/(ρc²) at the
-pressure points is a plain mean (Backus 1962, doi:10.1029/JZ067i011p04427; Moczo et al. 2002,
-doi:10.1785/0120010167). The mean is weighted by a kernel. The kernel's second moment causes a second-order
-error of a boundary's transmission. The Lanczos kernel of three points has no second moment: the flatter a
-kernel's spectrum within the grid's band, the fewer waves distinguish the mean from the medium (Capdeville &
+Momentum and mass are conserved with the following means (Backus 1962, doi:10.1029/JZ067i011p04427; Moczo et
+al. 2002, doi:10.1785/0120010167). The density at the points of a velocity component is an arithmetic mean
+along this component and a harmonic mean across it, since a velocity along a boundary jumps there. The
+compressibility 1/(ρc²) at the pressure points is an arithmetic mean.
+
+The means are weighted by a kernel. A second moment of the kernel causes a second-order error of a boundary's
+transmission; the Lanczos kernel of three points has none. The flatter a kernel's spectrum is within the band
+of the grid, the less the averaged medium differs from the true one for the waves on the grid (Capdeville &
 Marigo 2007, doi:10.1111/j.1365-246X.2007.03462.x).
 
-At the surface of a gas these means fail: spectral derivatives ring, and the ringing drives the gas. A
+At the surface of a gas these means fail: spectral derivatives ring, and the ringing drives the gas. There a
 geometric mean makes the impedance change smoothly over four cells. Its weights are proportional to ρ^⅓, so
 that the dense side keeps its mass, hence its length (water beside air: to 0.03 cells).
 """
@@ -30,7 +32,11 @@ _BLOCK = 1 << 22
 
 
 def weights(n: int, factor: int, offset: float, kernel: Kernel) -> csr_array:
-    """Return weights (n, (n + 2 REACH) factor) averaging fine cells at n points, ``offset`` spacings on."""
+    """Return the weights of fine cells in the means at n grid points along an axis.
+
+    The shape is (n, (n + 2 REACH) factor): fine cells, ``factor`` per spacing, extend REACH spacings beyond
+    each end of the grid. The means lie ``offset`` spacings beyond the grid points.
+    """
     fine = (np.arange((2 * REACH + 1) * factor) + 0.5) / factor - 0.5 - REACH - offset
     if kernel == "box":
         # The overlap of each fine cell with the coarse cell.
@@ -61,7 +67,10 @@ class Averages:
         self._kernel: Kernel = kernel
 
     def blocks(self) -> Iterator[tuple[slice, tuple[slice, ...]]]:
-        """Yield each block: its points along the last axis; its fine cells, with REACH cells on each side."""
+        """Yield each block: the slice of its points along the last axis, and slices of its fine cells.
+
+        Fine cells along an axis are counted from REACH spacings before the grid.
+        """
         sizes = zip(self.shape, self._factors, strict=True)
         whole = [(n + 2 * REACH) * factor if factor else 1 for n, factor in sizes]
         n = self.shape[-1]
@@ -78,7 +87,7 @@ class Averages:
     ) -> np.ndarray:
         """Return means of ``fine`` at the points of a block, or half a spacing further on axis ``along``.
 
-        With ``inverse`` the means over the other axes are harmonic.
+        The mean along this axis is arithmetic; with ``inverse`` those along the other axes are harmonic.
         """
         kernel = kernel or self._kernel
         if along is not None:

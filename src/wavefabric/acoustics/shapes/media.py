@@ -150,9 +150,10 @@ def _of_materials(
     kernel: Kernel,
     medium: dict[str, Any],
 ) -> Medium:
-    """Return a medium whose material at ``coordinates`` (m) is ``materials[number(*coordinates)]``.
+    """Return a medium averaged from ``materials``, of which ``number(x, y, z)`` says which is at a point.
 
-    The result of ``number`` has size 1 along each axis on which the medium is constant.
+    ``number`` takes an array of coordinates, m, per axis, and returns an array of indices into ``materials``.
+    It has size 1 along each axis on which the medium is constant.
     """
     for each in materials:
         instance("material", each, Material)
@@ -176,7 +177,7 @@ def _of_materials(
 
 
 def _fine_cells(grid: Grid, axis: int, part: slice, factor: int) -> np.ndarray:
-    """Return the numbers, in the grid, of a block's fine cells along an axis; they wrap if periodic."""
+    """Return a block's fine cells along an axis, numbered from the grid's first; a periodic axis wraps."""
     cells = np.arange(part.start, part.stop) - REACH * factor
     return cells % (grid.shape[axis] * factor) if grid.periodic[axis] else cells
 

@@ -19,7 +19,7 @@ from wavefabric.runtime.spectral.symmetric import Symmetry, symmetric_fft
 
 
 class _Radial:
-    """Transforms arrays along the radius in place, with the current ``symmetry``; does nothing if None."""
+    """Transforms arrays along the radius in place, by their ``symmetry`` about the axis; None: not at all."""
 
     symmetry: Symmetry | None = None
 
@@ -94,7 +94,7 @@ class AxisymmetricStages(PlainStages):
         self.transforms += 1
 
     def _transform_back(self, spectrum: Any, real: Any, symmetry: Symmetry) -> None:
-        """Write the inverse transform of ``spectrum``, times 2 N, to ``real``; overwrites ``spectrum``."""
+        """Write 2N times the inverse transform to ``real``, of N points; overwrites ``spectrum``."""
         self._radial.symmetry = symmetry
         if self._alone:
             self._radial.backward(spectrum)

@@ -18,12 +18,15 @@ from wavefabric.runtime.spectral import symmetric
 class Coefficients:
     """Holds the medium and operators of a rank's subdomain, in one precision on one device.
 
-    ``speed``, ``density``, ``staggered``, ``ratio`` and ``tau`` are c₀, ρ₀, ρ₀ at the velocity points, B/A
-    and τ (absorption). Each is a full grid or one row (1, 1, Nx); with ``by_index``, parameters of a medium
-    of few materials are `Indexed` where this saves memory. Dispersion needs no array:
-    η = ``eta_factor`` τ c₀. ``kappa``, ``nabla1`` and ``nabla2``, of shape ``half_shape`` with rows padded to
-    ``pitch``, are sinc(c_ref |k| Δt/2)/N, |k|^(y−2)/N and |k|^(y−1)/N, for N points of the Fourier basis.
-    ``up`` and ``down`` are i k e^{±i k Δ/2} along x (half), y and z.
+    The medium: ``speed`` c₀, ``density`` ρ₀, ``staggered`` (ρ₀ at the points of each velocity component),
+    ``ratio`` B/A and ``tau`` τ (absorption). Each is a full grid, or one row (1, 1, Nx) for all points. With
+    ``by_index``, parameters of a medium of few materials are `Indexed` where this saves memory. Dispersion
+    needs no array: η = ``eta_factor`` τ c₀.
+
+    Operators on half spectra, of shape ``half_shape`` with rows padded to ``pitch``: ``kappa`` is
+    sinc(c_ref |k| Δt/2)/N, ``nabla1`` |k|^(y−2)/N and ``nabla2`` |k|^(y−1)/N. N is the number of points of
+    the Fourier basis, on an axisymmetric grid twice that. ``up`` and ``down`` are the derivatives
+    i k e^{±i k Δ/2} along x (half), y and z.
     """
 
     def __init__(
@@ -67,8 +70,8 @@ class Coefficients:
     ) -> int:
         """Return the bytes of a rank's arrays, except ``kappa``.
 
-        On a CPU float32 input of a whole grid is used without a copy. ``materials`` are those of the whole
-        grid if parameters may be stored by index; a part of the grid has no more materials.
+        On a CPU float32 input of a whole grid is not copied, and not counted. ``materials`` are those of the
+        whole grid, if parameters may be stored by index.
         """
         shared = dtype.itemsize == 4 and device.name == "cpu" and subdomain.is_whole
         materials = materials or Materials()
@@ -114,7 +117,7 @@ class Coefficients:
         self.kernels.fill_absorption(tau, speed, alpha, factor, float(self.problem.alpha_power) - 1)
 
     def part(self, parameter, where: tuple[slice, ...]):
-        """Return a medium parameter in the block ``where``, as an array or an `Indexed` to be subscripted."""
+        """Return a medium parameter in the block ``where``, slices (z, y, x), as an array or an `Indexed`."""
         if isinstance(parameter, Indexed):
             return parameter.part(where)
         return self.device.xp.broadcast_to(parameter, self.shape)[where]
@@ -137,7 +140,7 @@ class Coefficients:
             self.nabla2 = self._operator(formulas.POWER, problem.alpha_power - 1)
 
     def _in_order(self, vectors: list[np.ndarray]) -> list[np.ndarray]:
-        """Return ``vectors`` along x, y, z, with a radial y vector in the order of its transform's output."""
+        """Return ``vectors`` along x, y, z; a radial one gets the order of its transform's coefficients."""
         if self.problem.axisymmetric:
             vectors[1] = vectors[1][symmetric.order(self.device, self.subdomain.basis[1])]
         return vectors
@@ -152,7 +155,10 @@ class Coefficients:
         return self._operator(formulas.COS, formulas.kappa_scale(self.problem))
 
     def _operator(self, kind: int, parameter: float):
-        """Return a new operator (Nz, Ny, Nx//2+1): the function ``kind`` of |k| times the transforms' 1/N."""
+        """Return a new real operator on half spectra, a function of |k| times the transforms' 1/N.
+
+        ``kind`` is SINC, COS or POWER of `formulas`, ``parameter`` its factor or exponent.
+        """
         out = self.device.empty(self.half_shape, self.dtype)
         self.kernels.fill_operator(out, *self._squares, kind, float(parameter), self.scale)
         return out
@@ -199,5 +205,5 @@ class Fields:
         return named | {f"rho{axis}": part for axis, part in parts if part.size}
 
     def three(self, components: list) -> list:
-        """Return ``components`` padded to three with the last one, for kernels, which skip missing axes."""
+        """Return three arrays for kernels: ``components``, and the last one again for each missing axis."""
         return [*components, *[components[-1]] * (3 - len(components))]

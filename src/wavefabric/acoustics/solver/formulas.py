@@ -53,7 +53,10 @@ def unstaggering(problem: Problem, subdomain: Subdomain | None = None) -> list[n
 
 
 def _along_axes(factor, problem: Problem, sign: int, subdomain: Subdomain | None) -> list[np.ndarray]:
-    """Return ``factor`` with a shift of half a spacing for each axis, on the subdomain's spectral part."""
+    """Return ``factor(n, spacing, shift)`` along each axis, for the subdomain's part of the spectrum.
+
+    The shift is ``sign`` half spacings, or 0 on a grid that is not staggered.
+    """
     subdomain, d = subdomain or Subdomain.whole(problem.shape, problem.stacked), problem.dimensions
     half = sign / 2 if problem.staggered else 0.0
     factors = [

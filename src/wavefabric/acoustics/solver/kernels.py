@@ -16,7 +16,8 @@ every factor 1/N of the transforms.
 - ``update_density``: ρ_ξ ← pml (pml ρ_ξ − Δt ρ ∂u_ξ/∂ξ) and Σρ_ξ, ``total``; with ρ = ρ₀ or, nonlinear, 2Σρ_ξ
   + ρ₀ (Treeby et al. 2012, doi:10.1121/1.4712021, eq. (7), (8)). Split parts are stored only in the layers of
   the PML.
-- ``absorption_terms``: ρ into ``total`` and ρ₀ ∇·u into ``rate``; these may be ``gy`` and ``gx``.
+- ``absorption_terms``: writes ρ to ``total`` and ρ₀ ∇·u to ``rate``, from the derivatives of u in ``gx``,
+  ``gy``, ``gz``. ``total`` may be the array ``gy``, and ``rate`` the array ``gx``.
 - ``update_pressure``: p = c₀² (ρ [+ B/A ρ²/(2ρ₀)] [+ τ loss] [− η shift]), eq. (9); ``ratio`` is B/A,
   ``eta_factor`` η/(τ c₀); ``loss`` and ``shift`` are L1{ρ₀ ∇·u} and L2{ρ}, or ρ₀ ∇·u itself (Stokes).
 - ``split_density``: the density of an initial pressure, p/(parts c₀²) in each of ``parts`` split parts.

@@ -39,7 +39,10 @@ def rank_one(signal: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
 
 @dataclass(frozen=True)
 class SourceForm:
-    """Describes how a signal enters a field; depends on all ranks' points, so that all transform alike."""
+    """Describes how a signal enters a field: which of the four forms its source has, and its factors.
+
+    The form is chosen from the source points of all ranks, so that all ranks make the same transforms.
+    """
 
     name: str  # "points", "pattern", "pair" or "field"
     weights: np.ndarray | None = None  # pattern: (points,) or (1,); pair: (points, 2)
@@ -87,9 +90,10 @@ class PointTerm:
 
     @cached_property
     def rows(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return points sorted by grid row: first point of each row, x index of each point, sort order.
+        """Return three arrays that sort the points by grid row; every call returns the same ones.
 
-        Every call returns the same arrays.
+        They are the position of each row's first point among the sorted points (rows + 1,), the x index of
+        each sorted point, and the sort order.
         """
         nz, ny, nx = self._shape
         order = np.argsort(self.host_index, kind="stable")
@@ -109,7 +113,8 @@ class PointTerm:
 class SourceTerm(PointTerm):
     """A source that adds one signal to one or several fields, or replaces their values with it.
 
-    ``correct(field)`` applies the k-space correction; ``patterns`` caches the patterns of all sources by key.
+    ``correct(field)`` applies the k-space correction in place. ``patterns`` maps keys of `SourceForm` to
+    patterns, so that sources with equal patterns share one.
     """
 
     def __init__(self, coefficients: Coefficients, source, signal, form: SourceForm, correct, patterns: dict):
@@ -155,7 +160,10 @@ class SourceTerm(PointTerm):
             self._kernels.add_pattern(target, self.field, self.amplitude, clock)
 
     def apply_to_density(self, fields: Fields) -> None:
-        """Apply the source to each split part of the density, stored or not; call `refresh` first."""
+        """Apply the source to the density's part of each axis; call `refresh` first.
+
+        It also acts where only the sum of the parts is stored.
+        """
         density, clock, parts = (fields.rho, fields.split_layers), fields.clock, self._parts
         if self.form == "points":
             points = self.index, self.signal, clock, self.replace, parts

@@ -11,14 +11,15 @@ from wavefabric.acoustics.solver.formulas import on_axis, pml_factors
 
 
 class SplitLayers(NamedTuple):
-    """Holds the split parts of the density in the layers of each axis, and the positions of these layers.
+    """Holds the split parts of the density in the PML layers of each axis, and the positions of these layers.
 
-    The layers of an axis damp the part of the density that flows along it. A point stores this part, in
-    addition to the total density, only if it lies in the layers (its PML factor is not 1). Outside, the parts
-    of all axes obey one equation, and so does their sum. With L_ξ points in the layers of axis ξ, ``x`` is
-    (Nz, Ny, L_x), ``y`` (Nz, L_y, Nx), ``z`` (L_z, Ny, Nx). ``at_ξ`` maps an index along the axis to that
-    along L_ξ, −1 outside; ``pml_ξ`` is the PML factor. ``runs`` are the rows of `runs_along` for axis x, on
-    the host.
+    The density is a sum of one part per axis, due to the flow along this axis. The layers of an axis damp its
+    part. So a point stores an axis' part, in addition to the total density, only if it lies in the layers of
+    this axis (its PML factor is not 1). Undamped parts all obey one equation, and so does their sum.
+
+    With L_ξ layer points along axis ξ, part ``x`` is (Nz, Ny, L_x), ``y`` (Nz, L_y, Nx), ``z`` (L_z, Ny, Nx).
+    ``at_ξ`` maps the index of a point along the axis to its index among the layer points, −1 outside.
+    ``pml_ξ`` is the PML factor. ``runs`` is the result of `runs_along` for axis x, on the host.
     """
 
     x: Any
@@ -34,7 +35,7 @@ class SplitLayers(NamedTuple):
 
     @property
     def words(self) -> list:
-        """Return the members of the C struct ``SplitLayers``, ``split_density.cu``; integers count points."""
+        """Return the members of the C struct ``SplitLayers`` (split_density.cu): nine arrays, four sizes."""
         _, layers_y, nx = self.y.shape
         _, ny, layers_x = self.x.shape
         return [*self[:9], nx, ny, layers_x, layers_y]
@@ -52,7 +53,10 @@ def positions(factor: np.ndarray) -> np.ndarray:
 
 
 def runs_along(at: np.ndarray) -> np.ndarray:
-    """Return runs of consecutive layer points, uint64 (runs, 3): first point, end, ``at`` of the first."""
+    """Return the runs of consecutive layer points along an axis, uint64 (runs, 3).
+
+    A row has the first point of a run, the point after its last, and the first one's index in ``at``.
+    """
     edges = np.flatnonzero(np.diff(at >= 0, prepend=False, append=False)).reshape(-1, 2)
     # Unsigned: with signed integers compiled loops would check for negative indices.
     return np.array([(first, end, at[first]) for first, end in edges], np.uint64).reshape(-1, 3)

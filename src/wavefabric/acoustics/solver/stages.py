@@ -33,9 +33,9 @@ class AdjointChange(NamedTuple):
 
 
 class Stages(ABC):
-    """Base class of the stages of a time step on the fields of a layout; collective over its ranks.
+    """Base class of the stages of a time step, which update the ``fields`` of a ``layout``.
 
-    Call `begin` before the first step.
+    All ranks of the layout call each stage together. Call `begin` before the first step.
     """
 
     #: Whether a medium of few materials is stored as an index into a table of them.
@@ -93,7 +93,7 @@ class Stages(ABC):
         """Compute p by the equation of state, with absorption from the velocity gradients of `density`."""
 
     def initial_pressure(self, p0: Any) -> None:
-        """Replace the first step's result: p = p₀, ρ_ξ = p₀/(D c₀²), u = Δt/(2ρ₀) ∂p₀."""
+        """Replace the first step's result in D dimensions: p = p₀, ρ_ξ = p₀/(D c₀²), u = Δt/(2ρ₀) ∂p₀."""
         c, f = self.coefficients, self.fields
         for plane, values in zip(f.p, p0, strict=True):  # not all at once: a device's memory may be full
             plane[...] = c.device.asarray(values, c.dtype)
@@ -127,20 +127,26 @@ class Stages(ABC):
     def apply_operator(
         self, field: Any, operator: Any, axis: int | None = None, adjoint: bool = False, out: Any = None
     ) -> None:
-        """Write F⁻¹{operator F{field}} to ``out``, by default ``field``; ``operator`` is real, with 1/N.
+        """Multiply the spectrum of ``field`` by a real ``operator``, which includes the transforms' 1/N.
 
-        ``axis`` is the component if ``field`` is a velocity. ``adjoint``: apply the transpose, which differs
-        if overlaps are filled.
+        The result is written to ``out``, by default ``field``. ``axis`` is the component if ``field`` is a
+        velocity. ``adjoint``: apply the transpose, which is another operation if the layout has overlaps.
         """
 
     # --- For the adjoint step, whose derivatives are the transposes of those above -----------------------
 
     @abstractmethod
     def adjoint_divergence(self, fields: list) -> None:
-        """Replace field ξ by −Dᵀ field = F⁻¹{i k_ξ e^{i k_ξ Δ/2} κ F{field}}, D the ∂_ξ of `density`."""
+        """Replace the field of each axis ξ by −Dᵀ field, where D is the derivative ∂_ξ in `density`.
+
+        −Dᵀ field is F⁻¹{i k_ξ e^{i k_ξ Δ/2} κ F{field}}.
+        """
 
     def adjoint_gradient(self, fields: list, out: Any) -> None:
-        """Write Σ −Gᵀ field = F⁻¹{Σ i k e^{−ikΔ/2} κ F{field}} to ``out``, G for ∂p; overwrite ``fields``."""
+        """Write the sum of −Gᵀ field over all axes to ``out``, where G is the derivative of p in `velocity`.
+
+        It is F⁻¹{Σ i k e^{−ikΔ/2} κ F{field}}. ``fields``, one for each axis, are overwritten.
+        """
         self._summed_divergence(fields, out, True)
 
     def divergence(self, fields: list, out: Any) -> None:
@@ -162,7 +168,7 @@ class Stages(ABC):
         return None
 
     def translate(self, component: Any, axis: int, factor: Any, out: Any) -> None:
-        """Write F⁻¹{factor F{component}} along ``axis`` to ``out``: a velocity at the pressure points."""
+        """Write a velocity, moved along ``axis`` by ``factor`` to the pressure points, to ``out``."""
         c, spectrum = self.coefficients, self._free_spectrum()
         self.layout.fill_overlaps([component])
         self.layout.fft.forward(component, spectrum)

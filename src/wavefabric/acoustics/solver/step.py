@@ -28,10 +28,7 @@ _Kind = tuple[tuple[bool, ...], bool, tuple[bool, ...]]
 
 
 class _Captured(NamedTuple):
-    """Holds a captured step: a function to repeat it, its number of transforms, the exchange left pending.
-
-    A repetition runs no Python code that would count its transforms.
-    """
+    """Holds a captured step: a function to repeat it, its number of transforms, the exchange left pending."""
 
     repeat: Callable[[int], None]
     transforms: int
@@ -49,10 +46,10 @@ class Step:
         self._taken: set[_Kind] = set()
 
     def take(self, number: int, most: int = 1) -> int:
-        """Take time step ``number`` (0-based) and equal steps after it, at most ``most``; return their count.
+        """Take time step ``number`` (0-based) and the steps like it that follow; return how many were taken.
 
-        No Python runs between the steps if the device can repeat a step by itself. The same recordings must
-        record all of these steps.
+        ``most`` is the largest number. Steps are alike if the same sources are on. Several are taken only if
+        they can be repeated without running Python in between. The same recordings must record all of them.
         """
         stages = self.stages
         active = stages.sources.active(number)
@@ -98,7 +95,7 @@ class Step:
         return count
 
     def _unready(self, key: _Kind) -> bool:
-        """Return whether to run this kind of step once without capture, to set up exchanges and recording."""
+        """Return whether a step of kind ``key`` must run uncaptured once, to set up exchanges, recordings."""
         once = self.stages.layout.comm is not None or any(key[-1])
         if not once or key in self._taken:
             return False

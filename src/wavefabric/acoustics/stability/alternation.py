@@ -53,7 +53,7 @@ class Alternation:
         self._since = done
 
     def kernels(self, step: int) -> Callable[[], None] | None:
-        """Return a function that records time step ``step``; None if the next check is over 8 steps ahead."""
+        """Return a function that records ``step``; None if the next energy check is over 8 steps later."""
         return self._add if self._looks.steps_left(step + 1) <= ORDER else None
 
     def _add(self) -> None:
@@ -83,8 +83,9 @@ class Alternation:
 class AlternationWatch:
     """Tracks the squared alternating part of the pressure as a fraction of the largest Σ p² so far.
 
-    In an unstable run the fraction grows exponentially. In a stable run it may be large, grow when a source
-    begins, grow with harmonics as powers of time, or vary with resonances, but not grow steadily by so much.
+    In an unstable run the fraction grows exponentially. In a stable run it may be large, and may grow: when a
+    source begins, as a power of time with harmonics, or for a while with resonances. But it does not grow at
+    a steady rate by the factor 10⁴.
     """
 
     def __init__(self) -> None:

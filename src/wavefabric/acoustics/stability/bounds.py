@@ -19,9 +19,9 @@ _FEW = 1 << 14
 class MediumExtremes:
     """Holds the extremes of a medium that limit the time step; α₀ in Np (rad/s)^−y/m.
 
-    c_eff² is max(ρ₀c₀²)/min(ρ₀). On an axisymmetric grid of N radial points it is larger by the factor
-    1 + 1/N: the largest eigenvalue of the leapfrog, computed from dense matrices of 16 to 200 points, is up
-    to 4 (1 + 0.7/N) where the bound says 4.
+    ``effective_speed``, c_eff, is the square root of max(ρ₀c₀²)/min(ρ₀). On an axisymmetric grid of N radial
+    points its square is larger by the factor 1 + 1/N: where the bound of a Cartesian grid says that the
+    leapfrog's largest eigenvalue is 4, it is up to 4 (1 + 0.7/N), by dense matrices of 16 to 200 points.
     """
 
     effective_speed: float
@@ -70,7 +70,7 @@ class MediumExtremes:
         return self.speeds[1]
 
     def stiffness(self, k: np.ndarray) -> np.ndarray:
-        """Return the largest c_eff² E (see `proved_limit`) for each k; negative if E is negative anywhere."""
+        """Return a bound of c_eff² E (`proved_limit`) at each k; all bounds are negative if E is at one k."""
         stiffer, squared_speed = (self.effective_speed / self.speed) ** 2, np.full_like(k, self.speed**2)
         if not self.tangent:
             return stiffer * squared_speed
@@ -80,7 +80,10 @@ class MediumExtremes:
         return stiffer * (squared_speed - self.tangent * self.dispersion * slope)
 
     def excess(self, k: np.ndarray, sine: np.ndarray, dt: Any) -> Any:
-        """Return the maximum over k (last axis) of (c_eff/c_ref)² s² (E + 2|T|/Δt) − 1; ``sine``: s/c_ref."""
+        """Return by how much the condition of `proved_limit` is exceeded; at most 0 if it is met.
+
+        It is the maximum over ``k`` (last axis) of (c_eff/c_ref)² s² (E + 2|T|/Δt) − 1; ``sine`` is s/c_ref.
+        """
         stiff = self.stiffness(k)
         if self.absorption:
             stiffer = (self.effective_speed / self.speed) ** 2

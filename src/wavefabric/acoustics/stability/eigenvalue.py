@@ -63,12 +63,13 @@ class LargestEigenvalue(FreeSteps):
         self._window = max(_WINDOW, min(_MOST, _BYTES // field))
 
     def __call__(self, dt: float) -> float:
-        """Return the eigenvalue for time step ``dt``, s: an upper estimate up to `LIMIT`, a lower one above.
+        """Return the largest eigenvalue for time step ``dt``, s.
 
-        The iteration ends when its estimate is above `LIMIT`, or at most `LIMIT` after its possible error is
-        added, or after 240 applications. From a random start the relative error is above ε after m
+        The iteration estimates it from below. It ends when the estimate is above `LIMIT`; that is the result.
+        It also ends if the estimate plus its possible error is at most `LIMIT`, or after 240 applications of
+        T; the result then includes the error. From a random start the relative error is above ε after m
         applications with a probability of at most 1.648 √N exp(−√ε (2m − 1)) (Kuczyński & Woźniakowski 1992,
-        doi:10.1137/0613066). The error added is the ε of probability 0.001.
+        doi:10.1137/0613066). The possible error is the ε for which this is 0.001.
         """
         with self.stages(dt) as stages:
             return self._iterate(_Operator(stages, dt), stages)

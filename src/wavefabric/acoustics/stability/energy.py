@@ -35,7 +35,7 @@ def box_of(stages: Stages, planes: int = 1, rows: int = 1) -> tuple[Any, tuple[i
 
 
 def partial_sums(stages: Stages, shape: tuple[int, int, int], columns: int) -> Any:
-    """Return a zero array for partial sums over a block of ``shape``: (parts, columns), float64."""
+    """Return zeros for sums over a block of ``shape``, divided into parts: (parts, columns), float64."""
     return stages.coefficients.device.zeros((min(shape[0] * shape[1], _PARTS), columns), np.float64)
 
 
@@ -79,9 +79,10 @@ class Energy:
 
 
 def row_weights(problem: Problem, rows: np.ndarray) -> list[np.ndarray]:
-    """Return relative volumes of rings, two arrays (rows, 1): at the points of p and u_x, and of u_r.
+    """Return relative volumes of the rings that the points of an axisymmetric grid represent.
 
-    A volume is r/Δr, on the axis 1/8. The list is empty for a Cartesian grid, where all weights are 1.
+    There are two arrays (rows, 1) for the radial indices ``rows``: at the points of p and u_x, and of u_r. A
+    volume is r/Δr, on the axis 1/8. On a Cartesian grid the list is empty: all volumes are equal.
     """
     if not problem.axisymmetric:
         return []
@@ -127,7 +128,10 @@ def source_strength(problem: Problem) -> np.ndarray:
 
 
 def _rings(problem: Problem, index: np.ndarray, axis: int, mode: str) -> np.ndarray | float:
-    """Return ring volumes (`row_weights`) at a source; an additive source spreads to adjacent rings."""
+    """Return the ring volumes at source points; ``axis`` 0 is for p and u_x, 1 for u_r.
+
+    An additive source spreads to adjacent rings, so each point gets the volume of the next larger ring.
+    """
     weights = row_weights(problem, index // problem.shape[0] + (mode == "additive"))
     return weights[axis][:, 0] if weights else 1.0
 
@@ -140,7 +144,7 @@ def _at_points(value, index: np.ndarray) -> np.ndarray:
 
 
 def _squares(problem: Problem, signal: Signal, weights: np.ndarray) -> np.ndarray:
-    """Return Σ over points of weight × signal², for each step."""
+    """Return the sum over points of weight × signal², for each step."""
     squares = np.zeros(problem.steps)
     steps = min(len(signal), problem.steps)
     rows = max(1, _SAMPLES // max(signal.shape[1], 1))
@@ -153,7 +157,7 @@ def _squares(problem: Problem, signal: Signal, weights: np.ndarray) -> np.ndarra
 
 
 def _delayed(problem: Problem, source: TransducerSource) -> np.ndarray:
-    """Return Σ over points of weight × signal² of a transducer, per step; points start at their delays."""
+    """Return Σ weight × signal² over a transducer's points in each step n; a point gets sample n + delay."""
     steps = min(source.steps, problem.steps)
     mass = _at_points(problem.density_staggered[0], source.index)
     weights = np.bincount(source.delay, mass * _rings(problem, source.index, 0, "dirichlet"))
@@ -183,7 +187,7 @@ class EnergyWatch:
         return done == 1 or done % self.every == 0 or done == self.steps
 
     def steps_left(self, done: int) -> int:
-        """Return the steps from ``done`` to the next check, 0 if now; ignores the check after the first."""
+        """Return the steps from ``done`` to the next check, 0 if now; the one after step 1 does not count."""
         return min(-done % self.every, self.steps - done)
 
     def excess(self, done: int, energy: float) -> float:

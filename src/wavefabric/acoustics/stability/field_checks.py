@@ -47,9 +47,9 @@ class FieldChecks:
         return done % self.every == 0 or self._watch.due(done)
 
     def free_steps(self, done: int) -> int:
-        """Return how many equal steps can follow ``done`` steps before the next check; at least 1.
+        """Return how many steps, after ``done`` steps, can be taken at once before a check; at least 1.
 
-        `Alternation` records the last nine steps before a check of the energy, but no others.
+        `Alternation` records all of them or none: only the last nine steps before a check of the energy.
         """
         to_look = self._watch.steps_left(done + 1)
         watched = 1 if not done else to_look - ORDER if to_look > ORDER else to_look + 1

@@ -73,7 +73,10 @@ class PowerLaw:
         return max(abs(speed / self.sound_speed - 1) / _SPEED_LIMIT, abs(ratio - 1) / _ATTENUATION_LIMIT)
 
     def holds(self, power: float, wavenumbers: tuple[float, float]) -> bool:
-        """Return whether exponent ``power`` keeps c² ≥ 0, and near c₀² at the smallest of ``wavenumbers``."""
+        """Return whether exponent ``power`` makes c² nowhere negative, and at most 1.5 c₀² in long waves.
+
+        ``wavenumbers`` are the smallest, that of the longest waves, and the largest.
+        """
         twice, t = 2 * neper_coefficient(power) * self.alpha_coeff, math.tan(math.pi * power / 2)
         ratios = [1 - twice * t * self.sound_speed**power * k ** (power - 1) for k in wavenumbers]
         return min(ratios) >= 0 and ratios[0] <= _STIFF

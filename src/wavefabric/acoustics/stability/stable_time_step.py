@@ -52,8 +52,8 @@ def stability(problem: Problem, how: RunSettings | None = None, trials: bool = T
     density ratios of a thousand the bound allows only time steps many times too short. For longer time steps
     the largest λ is therefore computed, with absorption (`eigenvalue.LargestEigenvalue`), on the devices of
     the run. This λ omits the PML, and growth that power-law absorption in a heterogeneous medium can cause at
-    any time step. With either, or on an axisymmetric grid, some trial steps must also not amplify noise
-    (`growth`).
+    any time step. So with a PML, with power-law absorption or on an axisymmetric grid some trial steps must
+    also not amplify noise (`growth`).
     """
     medium, dt = MediumExtremes.of(problem), problem.dt
     cfl = medium.speed * dt / min(problem.spacing[: problem.dimensions])
@@ -104,8 +104,8 @@ def stable_step(problem: Problem, how: RunSettings | None = None) -> tuple[float
 def refuse_unstable(problem: Problem, options: RunSettings, where: str = "", otherwise: str = "") -> None:
     """Raise an `InputError` if the time step is not stable; collective.
 
-    A run resumed from a checkpoint takes no trial steps, since it was stable when it began. The error begins
-    with ``where``; ``otherwise`` follows the allowed time step and names alternatives.
+    A run resumed from a checkpoint takes no trial steps, since it was stable when it began. The message
+    begins with ``where``. After the allowed time step follows ``otherwise``, which names alternatives.
     """
     saved = options.checkpoints
     goes_on = saved is not None and saved.resume and on_first_rank(options.ranks, saved.path.exists)
@@ -133,7 +133,7 @@ def instability_causes(problem: Problem) -> str:
 def _longest_stable(largest: LargestEigenvalue, trials: FreeSteps | None, dt: float, proved: float) -> float:
     """Return ``dt`` if it is stable, else the longest stable time step found below it; 0 without one.
 
-    ``trials`` is None unless a field may also grow without an eigenvalue above the limit.
+    ``trials`` takes trial steps from noise; None if a field grows only by an eigenvalue above the limit.
     """
     result = _below_limit(largest, dt, proved)
     if trials is None or result <= proved:

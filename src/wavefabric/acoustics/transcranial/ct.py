@@ -72,8 +72,8 @@ class CT:
 def read_ct(path: str | Path, spacing: Any = None, orientation: str | None = None) -> CT:
     """Read a CT from NIfTI (``.nii``, ``.nii.gz``), or from ``.npy`` with ``spacing``, m, as in `CT.of`.
 
-    An ``orientation``, as in `CT.of`, is for files that have none: ``.npy``, and NIfTI whose ``sform_code``
-    and ``qform_code`` are 0, where it is required. The voxel size of a NIfTI file comes from the file.
+    An ``orientation``, as in `CT.of`, is only for files that have none. NIfTI whose ``sform_code`` and
+    ``qform_code`` are 0 requires one; for ``.npy`` the default is RAS. NIfTI has the voxel size in the file.
 
     `InputError`: the file cannot be read, has no volume, or no Hounsfield units. `MissingExtra`: NIfTI
     without the package nibabel. Warns if sform, qform and voxel size contradict each other.
@@ -193,10 +193,10 @@ class BeamFrame:
 
 
 def along_beam(position: Point, target: Point, at: Length = 0.0) -> BeamFrame:
-    """Return the frame whose x axis points from ``position`` to ``target``, world coordinates in m.
+    """Return a grid's frame whose x axis points from ``position`` to ``target``, world coordinates in m.
 
-    The position is (``at``, 0, 0) in the grid's coordinates, m; y is nearest to the world axis at the largest
-    angle to the beam. `InputError`: the points are equal.
+    In the grid's coordinates, m, the position is (``at``, 0, 0). The y axis is as near as possible to one of
+    the world's axes, the one at the largest angle to the beam. `InputError`: the points are equal.
     """
     start = point(position, 3, "position")
     axes = beam_axes(direction(point(target, 3, "target") - start, 3, "target"))

@@ -102,9 +102,10 @@ def focus_of(
 
 
 def _along(line: np.ndarray, i: int) -> tuple[float, float, list[float]]:
-    """Fit a parabola to point ``i`` of a line and its neighbours; return the vertex's offset, rise, widths.
+    """Fit a parabola to the value of a line at index ``i`` and its two neighbours; measure the peak there.
 
-    The offset, and the widths 3 and 6 dB below the vertex, are in grid steps.
+    Return the offset of the vertex from ``i``, in grid steps, its rise above the value at ``i``, and the full
+    widths of the line 3 and 6 dB below the vertex, in grid steps.
     """
     shift = rise = 0.0
     if 0 < i < line.size - 1 and line[i] >= max(line[i - 1], line[i + 1]):  # not at the edge of grid or mask

@@ -47,11 +47,11 @@ def media_from_hounsfield(
     """Return the medium at the points of a CT, or of the result of `resample`: Hounsfield units, [x, y(, z)].
 
     Attenuation follows the relation at ``frequency``, Hz; at other frequencies it is proportional to
-    f^``alpha_power``. Power 2 has no dispersion and needs no transforms; powers near 1 shift the sound speed
-    by dispersion; 1 has no dispersion. ``air`` says what points below −200 HU, around the head and in
-    its cavities, count as: ``"water"`` or ``"air"``. Sound speed and density never fall with HU; attenuation
-    jumps up where bone begins and falls towards dense bone. The new arrays have x fastest in memory, as in
-    the solver. `InputError`: an argument is not allowed.
+    f^``alpha_power``. With power 2 absorption needs no transforms and has no dispersion. With powers near 1
+    dispersion shifts the sound speed; with 1 itself it is switched off. ``air`` says what points below −200
+    HU, around the head and in its cavities, count as: ``"water"`` or ``"air"``. Sound speed and density never
+    fall with HU; attenuation jumps up where bone begins and falls towards dense bone. The new arrays have x
+    fastest in memory, as in the solver. `InputError`: an argument is not allowed.
     """
     values = ct.values if isinstance(ct, CT) else real_array(ct, "ct")
     require(values.ndim in (1, 2, 3) and values.size, "ct.shape", values.shape, "1 to 3 axes with points")

@@ -202,7 +202,7 @@ class _Steady:
 
     @property
     def options(self) -> dict[str, Any]:
-        """Return the options of every run; consecutive runs can use one checkpoint."""
+        """Return the options of every run, one after the other; all use the same checkpoint, if any."""
         return vars(self._how) | {"check_stability": False}  # the time step is known to be stable
 
     def __call__(self, name: str, source: Source, sensor: Sensor) -> Mapping[str, Any]:
@@ -238,7 +238,10 @@ def _keep(path: Path, arrays: Mapping[str, Any]) -> None:
 
 
 def _phases(run: _Steady) -> tuple[Any, float]:
-    """Return element phases, rad, and the gain in pressure at the target over the phases for water."""
+    """Return the phases of the elements, rad, and the gain in pressure at the target.
+
+    The gain is the pressure with these phases over that with the phases for water.
+    """
     sonication = run.sonication
     geometric = sonication.geometric_phases
     if sonication.elements == 1:
@@ -261,7 +264,7 @@ def _bone(hounsfield: np.ndarray) -> np.ndarray:
 
 
 def _brain(hounsfield: np.ndarray, sonication: Sonication) -> np.ndarray:
-    """Return a mask of the soft tissue connected with the target when gaps in the skull are closed."""
+    """Return a mask of the brain: soft tissue connected with the target once gaps in the skull are closed."""
     relation, at = RELATIONS["porosity"], sonication.focus
     soft = (hounsfield >= relation.soft_from) & (hounsfield < relation.bone_from)
     allowed = f"soft tissue, {relation.soft_from:g} to {relation.bone_from:g}"

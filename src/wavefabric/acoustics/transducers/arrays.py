@@ -47,10 +47,10 @@ def linear_array(
 ) -> TransducerMask:
     """Return a row of equal flat rectangles around ``position``, or of lines in 2-D; see also `bowl`.
 
-    The row has ``elements`` elements, ``element_width`` along the row and ``element_length`` across it (None
-    in 2-D), m, with a ``pitch`` from centre to centre of at least the width, m. Options: ``along``, direction
-    of the row, as in `rectangle`, not used in 2-D; ``tolerance``. ``focus`` is the direction that the row
-    faces; `TransducerMask.delays` and `TransducerMask.signals` steer the beam.
+    The elements have an ``element_width`` along the row, an ``element_length`` across it (None in 2-D), and a
+    ``pitch`` from centre to centre, at least the width; all in m. The row faces the point ``focus``;
+    `TransducerMask.delays` and `TransducerMask.signals` steer the beam. Options: ``along``, the direction of
+    the row, as in `rectangle` (not used in 2-D); ``tolerance``, as in `bowl`.
     """
     if grid.axisymmetric:
         raise InputError("grid: is axisymmetric; allowed: a Cartesian grid, or annular_array")

@@ -54,8 +54,8 @@ def delay_and_sum(
     sent : float or array_like, shape (…)
         Time at which the middle of the transmitted pulse reaches each point, s.
     f_number : float, optional
-        Depth of a point over the width of the aperture that receives it: an element whose distance from the
-        point, across the depth, exceeds half that width is left out. Default: all elements count.
+        Depth of a point over the width of the aperture that receives it; depths are along x. An element whose
+        distance from the point across x exceeds half that width is left out. Default: all elements count.
     apodization : array_like, shape (elements,), optional
         Weights of elements. Default: 1. With an ``f_number`` they are multiplied by a Hann window over the
         aperture.
@@ -102,10 +102,8 @@ def delay_and_sum(
 
 
 def _analytic(signals: np.ndarray) -> np.ndarray:
-    """Return the analytic signals along the last axis, whose spectra have no negative frequencies.
-
-    `scipy.signal.hilbert` does the same; importing it takes longer than an image.
-    """
+    """Return the analytic signals along the last axis, whose spectra have no negative frequencies."""
+    # `scipy.signal.hilbert` does the same; importing it takes longer than an image.
     samples = signals.shape[-1]
     spectrum: Any = scipy.fft.rfft(signals)
     spectrum[..., 1 : (samples + 1) // 2] *= 2
@@ -160,7 +158,7 @@ def frequency_response(
 
 
 def _between(rows: np.ndarray, late: np.ndarray) -> np.ndarray:
-    """Return each row at its times, ``late`` (points, rows), in steps, by cubic interpolation; 0 outside."""
+    """Interpolate each row at its times ``late`` (points, rows), in steps, by cubics; 0 beyond its ends."""
     elements, steps = rows.shape
     low = np.floor(late).astype(np.int64)
     t = late - low

@@ -200,7 +200,7 @@ def surfaces(
 def flat(
     grid: Grid, centres: np.ndarray, axes: np.ndarray, sides: tuple[float, ...], tolerance: float = 0.05
 ) -> TransducerMask:
-    """Return equal lines or rectangles around ``centres``, with ``sides`` along ``axes`` after the first."""
+    """Return equal lines or rectangles around ``centres``; ``axes``: the beam's, then one for each side."""
     step = min(grid.spacing) / UPSAMPLING ** (1 / len(sides))
     lines = [side * (_middles(max(1, math.ceil(side / step))) - 0.5) for side in sides]
     local = np.stack([each.ravel() for each in np.meshgrid(*lines, indexing="ij")], axis=1)

@@ -43,7 +43,7 @@ CHUNK = 16384
 class TransducerMask:
     """A transducer on a grid: the weight of each of its elements at each grid point.
 
-    A column of ``weights`` sums to about the element's area over Δy Δz (length over Δy in 2-D).
+    The weights of an element sum to about its area divided by Δy Δz, in 2-D to its length divided by Δy.
     """
 
     shape: tuple[int, ...]  # of the grid, [x, y(, z)]
@@ -90,15 +90,15 @@ class TransducerMask:
         return Source(p_mask=self.mask, p=driven, p_mode=mode)
 
     def element_signals(self, points: Any) -> np.ndarray:
-        """Convert derivatives for signals at points to derivatives for elements' signals, (elements, steps).
+        """Return derivatives with respect to the signals of the elements, (elements, steps).
 
-        ``points`` (points, steps) are the derivatives for ``"p"`` of `source` in `simulate_and_gradient`.
+        ``points`` (points, steps) are those for signals at grid points: ``"p"`` of `simulate_and_gradient`.
         """
         return self.weights.T @ check_series(points, self.index.size, "points")
 
     @property
     def receiving(self) -> csr_array:
-        """Return weights (elements, points) of the mean over each element: the adjoint of transmitting."""
+        """Return weights (elements, points) of the mean over each element, with which it receives a field."""
         from scipy.sparse import csr_array
 
         return csr_array((self.weights * self.point_areas[:, None]).T / self.areas[:, None])

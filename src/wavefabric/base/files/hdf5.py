@@ -99,10 +99,10 @@ def reading(path: str | Path, name: str = "") -> Iterator[None]:
 
 @contextlib.contextmanager
 def reading_text() -> Iterator[None]:
-    """Limit the process to `_MOST_TEXT` more bytes of memory inside the block (on Linux).
+    """Let the process allocate at most `_MOST_TEXT` (512 MiB) more inside the block (on Linux).
 
-    HDF5 allocates the length that a text of variable length claims, up to 4 GiB, before it reads the text,
-    and that length cannot be queried.
+    In a damaged file a text of variable length may claim any length. HDF5 allocates up to 4 GiB for it before
+    it reads the text, and the length cannot be queried.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
     try:
@@ -216,7 +216,7 @@ _ALLOWED = "allowed: samples in the file itself"
 
 
 def _follow(file: h5py.File, start: str, name: str, where: str, links: int) -> None:
-    """Follow a path link by link, and raise an error for links that leave the file."""
+    """Follow the path ``name`` from ``start`` link by link; raise an error if a link leaves the file."""
     at = "/" if name.startswith("/") else start
     for part in (p for p in name.split("/") if p not in ("", ".")):
         group = file.get(at)
@@ -240,8 +240,8 @@ def bytes_of(dataset: h5py.Dataset) -> int:
 def check_stored(dataset: h5py.Dataset, together: int | None = None) -> None:
     """Raise `InputError` for a large dataset that is mostly unwritten, or is divided into many small chunks.
 
-    ``together`` is the largest number of bytes read at once, by default the whole dataset. If more is read at
-    once, a larger fraction of the dataset must have been written.
+    ``together`` is the largest number of bytes read at once, by default the whole dataset: the larger it is,
+    the larger the fraction of the dataset must be that was written.
     """
     stored, size = dataset.id.get_storage_size(), bytes_of(dataset)
     together = max(

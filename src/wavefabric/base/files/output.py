@@ -53,7 +53,7 @@ def check_output(
 
 
 def _fault(path: Path, force: bool, inputs: Sequence, endings: Sequence[str]) -> tuple[str, str]:
-    """Return texts: what is wrong with an output path, and what is allowed; both empty if it is usable."""
+    """Return what is wrong with an output path, and what is allowed, as texts; both empty if nothing is."""
     try:
         str(path).encode("utf-8")
     except UnicodeEncodeError:
@@ -206,7 +206,7 @@ def _dump(value: Any) -> str:
 
 
 def remove_partials(path: Path) -> None:
-    """Remove temporary files that killed writers of ``path`` left; only for the holder of the file's lock."""
+    """Remove temporary files that killed writers of ``path`` left; call this only with the file locked."""
     if len(path.name) > _LONG_NAME:
         return  # cut names may be those of another file
     for file in path.parent.iterdir():

@@ -49,7 +49,7 @@ def parse_xml(text: str, what: str) -> Element:
 
 
 def text_of(element: Element, where: str, name: str, default: str | None = None) -> str:
-    """Return the attribute ``name`` of an XML element; `InputError` if it is missing without a default."""
+    """Return an attribute of an XML element, or ``default``; without both `InputError` names ``where``."""
     value = element.get(name, default)
     if value is None:
         raise InputError(f"{where}: no attribute {name}; allowed: one")
@@ -57,7 +57,7 @@ def text_of(element: Element, where: str, name: str, default: str | None = None)
 
 
 def one_of(element: Element, where: str, name: str, allowed: tuple[str, ...]) -> str:
-    """Return the attribute ``name`` of an XML element; `InputError` unless it is one of ``allowed``."""
+    """Return an attribute of an XML element if it is in ``allowed``; else `InputError` names ``where``."""
     value = text_of(element, where, name)
     if value not in allowed:
         raise InputError(f"{where} {name}: {show(value)}; allowed: {', '.join(allowed)}")
@@ -65,7 +65,7 @@ def one_of(element: Element, where: str, name: str, allowed: tuple[str, ...]) ->
 
 
 def whole_of(element: Element, where: str, name: str, low: int, high: int, default: int | None = None) -> int:
-    """Return the attribute ``name`` as int; `InputError` unless it is a whole number ``low`` to ``high``."""
+    """Return an XML attribute (or ``default``) as int; `InputError` unless whole, ``low`` to ``high``."""
     value = element.get(name)
     if value is None and default is not None:
         return default

@@ -23,7 +23,7 @@ FORMAT_VERSION = 1
 
 @dataclass(frozen=True)
 class Rows:
-    """An array to write row by row, row i from ``read(i)``: a GPU field needs no full copy on the host."""
+    """An array that is written row by row, by ``read(i)``: no full copy of a GPU field is on the host."""
 
     shape: tuple[int, ...]
     dtype: np.dtype
@@ -31,9 +31,9 @@ class Rows:
 
 
 class Data(NamedTuple):
-    """One dataset: value (array, number, text, list of texts, or `Rows`), SI unit ("" for none), meaning.
+    """One dataset: value (array, number, text, list of texts, or `Rows`), SI unit ("" for none), description.
 
-    ``dims`` names its dimensions, each a dataset in the root that is written before the data it describes.
+    ``dims`` names its dimensions. Each is a dataset in the root, written before this one.
     """
 
     value: Any

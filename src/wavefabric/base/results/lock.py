@@ -1,8 +1,8 @@
 """Lock an output and its checkpoint with `flock` on ``NAME.lock``; the lock file names the owner.
 
-The kernel releases a lock when the process that holds it ends for any reason. An NFS server does so for
-clients on all machines, also for a client that was silent for the lease time. Lustre mounted with
-``localflock`` only separates processes of one machine; a file system without locks causes a warning.
+The kernel releases a lock when the process that holds it ends for any reason. With NFS locks hold for all
+machines, but the server also releases those of a client that was silent for the lease time. Lustre mounted
+with ``localflock`` locks only within a machine; a file system without locks causes a warning.
 """
 
 import contextlib

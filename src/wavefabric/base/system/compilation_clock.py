@@ -22,7 +22,7 @@ class CompilationClock:
 
     @contextmanager
     def compiling(self, announce_after: float | None = None) -> Iterator[None]:
-        """Count the time inside this context, once for all threads and nested contexts.
+        """Count the time inside this context as compilation; contexts that overlap count once.
 
         Compilation that takes longer than ``announce_after`` seconds is announced (None: never).
         """

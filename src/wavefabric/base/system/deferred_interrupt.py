@@ -33,7 +33,7 @@ class DeferredInterrupt:
     """A context in which the first Ctrl-C or SIGTERM only sets ``requested``; a second Ctrl-C interrupts.
 
     A second SIGTERM is ignored: batch systems, mpiexec and launchers may each send one. SIGUSR1 counts as
-    SIGTERM. Handlers that others have set for these two signals stay. The context has no effect outside the
+    SIGTERM. Handlers of SIGTERM and SIGUSR1 that others have set stay. The context has no effect outside the
     main thread, since Python delivers signals only there.
     """
 
@@ -82,7 +82,7 @@ def _raise(number: int, frame: object) -> None:
 
 @contextlib.contextmanager
 def terminable() -> Iterator[None]:
-    """Raise `Terminated` on the first SIGTERM or SIGUSR1 in the block, so that it can remove its files."""
+    """Raise `Terminated` on the first SIGTERM or SIGUSR1 in the block, which can then remove its files."""
     _Signals.terminated = False
     main = threading.current_thread() is threading.main_thread()
     ours = [number for number in TERMINATING if main and signal.getsignal(number) is signal.SIG_DFL]

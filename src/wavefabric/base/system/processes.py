@@ -41,7 +41,7 @@ def abandoned(parent: int) -> bool:
 
 
 def _nobody_reads() -> bool:
-    """Return whether stdout and stderr are pipes without a reader; one may be closed or /dev/null."""
+    """Return whether stdout and stderr are pipes without a reader (or one is, and the other is unused)."""
     nowhere, poll, outputs = os.stat(os.devnull), select.poll(), 0
     for number in (1, 2):
         with contextlib.suppress(OSError):

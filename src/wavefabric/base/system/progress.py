@@ -55,12 +55,12 @@ class Bar(Progress):
 
 
 def terminal_bar() -> Progress:
-    """Return a bar if stderr, or that of this rank's launcher, is a terminal; else a silent `Progress`."""
+    """Return a bar if stderr (for a rank: the launcher's) is a terminal; otherwise a silent `Progress`."""
     return Bar() if sys.stderr.isatty() or _columns() else Progress()
 
 
 def _columns() -> int:
-    """Return the width in columns of the launcher's terminal; 0 if there is none or this is no rank."""
+    """Return the width in columns of the terminal of this rank's launcher; 0 if there is none."""
     text = os.environ.get("WAVEFABRIC_TERMINAL", "")
     return int(text) if text.isdecimal() else 0
 

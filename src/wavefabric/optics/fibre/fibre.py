@@ -38,7 +38,7 @@ class Fibre:
     Quantities may be text with a unit (``"0.23 dB/km"``), also inside lists. `Fibre.from_coefficients` needs
     only β, κ and γ. `InputError` if a shape does not fit or a value is out of range.
 
-    - ``labels`` (M): ``"LP01"``, ``"LP11a"``, ``"LP11b"``, …
+    - ``labels`` (M,): ``"LP01"``, ``"LP11a"``, ``"LP11b"``, …
     - ``groups`` (M,): mode-group numbers from 1, non-decreasing; groups that were not selected are missing.
     - ``alpha`` (M,): power attenuation, 1/m; a single number applies to all modes.
     - ``beta`` (M, 4): β1 … β4 in s/m, s²/m, s³/m, s⁴/m; β1 relative to the fundamental mode (the DMGD).
@@ -155,7 +155,7 @@ class Fibre:
         return self.kappa[np.ix_(index, index)]
 
     def select_groups(self, groups: int | Iterable[int]) -> "Fibre":
-        """Return the fibre with only the mode groups ``groups`` (a number g: 1 to g); β1 does not change."""
+        """Return the fibre with only the mode groups ``groups`` (a list, or g for 1 to g); β1 is the same."""
         present, wanted = np.unique(self.groups), group_numbers(groups)
         if absent := [g for g in wanted if g not in present]:
             allowed = f"{present[0]} to {present[-1]}"
@@ -180,7 +180,7 @@ def gamma_of(a_eff: float, wavelength: float, n2: float = N2_SILICA) -> float:
 
 
 def group_numbers(groups: int | Iterable[int]) -> list[int]:
-    """Return the sorted mode-group numbers of a list, or 1 to g for a number g; InputError otherwise."""
+    """Return mode-group numbers, sorted: those of a list, or 1 to g for one number g; else InputError."""
     single = isinstance(groups, (int, np.integer)) and not isinstance(groups, bool)
     try:
         chosen: list[Any] = [groups] if single else list(groups)  # type: ignore[arg-type]

@@ -43,10 +43,10 @@ _HALF_SPANS = tuple(2 * math.pi * 8e12 / 2**k for k in range(11))
 
 @dataclass(frozen=True, eq=False)
 class ModeSet:
-    """Holds the P guided LP(l,m) modes of a fibre on N rings, ordered by group, within a group by l.
+    """Holds the P guided LP(l,m) modes of a fibre on a radial mesh of N rings, sorted by group, then by l.
 
-    A mode group consists of modes of equal 2m + l − 1 that are consecutive in n_eff. Groups are numbered from
-    1 at the largest n_eff, so in graded-index fibres the group number equals 2m + l − 1.
+    A mode group consists of modes of equal 2m + l − 1, with no other mode's n_eff in between. Groups are
+    numbered from 1 at the largest n_eff, so in graded-index fibres the group number equals 2m + l − 1.
     """
 
     wavelength: float  # in vacuum, m
@@ -113,7 +113,7 @@ def lp_label(l: int, m: int) -> str:  # noqa: E741
 
 
 def spatial_modes(l, m) -> tuple[NDArray[np.int64], NDArray[np.int64], tuple[str, ...]]:  # noqa: E741
-    """Return LP index, parity (cos 1, sin −1, l = 0: 0) and label of each spatial mode of LP modes (l, m)."""
+    """Return, for each spatial mode, index of its LP mode, parity (1 cos, −1 sin, 0 for l = 0) and label."""
     lp = np.repeat(np.arange(len(l)), np.where(l == 0, 1, 2))
     sine = np.append(False, lp[1:] == lp[:-1])
     parity = np.where(l[lp] == 0, 0, np.where(sine, -1, 1))
@@ -122,9 +122,9 @@ def spatial_modes(l, m) -> tuple[NDArray[np.int64], NDArray[np.int64], tuple[str
 
 
 def _ring_edges(profile: Profile, step: float, outer: float, refine: int) -> Array:
-    """Return the radii (m) of a mesh's ring edges, up to ``outer``, about ``step`` apart, on every interface.
+    """Return the radii (m) of the edges between a mesh's rings, 0 to ``outer``; every interface is an edge.
 
-    Each ring is divided into ``refine`` rings. More than 10 µm inside the cladding ring widths grow.
+    Rings are about ``step``/``refine`` wide; more than 10 µm outside the last interface their widths grow.
     """
     last = profile.interfaces()[-1]
     even = min(outer, last + _EVEN)

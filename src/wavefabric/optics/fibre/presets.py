@@ -75,7 +75,7 @@ def single_mode(
 def coupled_group(
     modes: int, *quantities, kappa: float | None = None, name: str = "coupled-group", **options
 ) -> Fibre:
-    """Return a fibre of one group of N strongly coupled modes with equal overlaps f = 1/a_eff.
+    """Return a fibre of one group of N strongly coupled modes, whose intensity overlaps are all 1/``a_eff``.
 
     An example is a coupled-core fibre. All quantities except ``kappa`` are as in `single_mode`, equal for all
     ``modes``. ``kappa`` multiplies the group's total power, by default 4/3 · 2N/(2N+1), 8/9 for N = 1.

@@ -132,9 +132,9 @@ class Profile:
     """Base class of index profiles n(r); subclasses provide the refractive index at the design wavelength.
 
     Where the index exceeds that of the cladding, the glass is cladding doped with ``dopant``; the index at
-    the design wavelength fixes the molar fraction. Without a dopant, or a Sellmeier equation of the cladding,
-    n² − n²_cladding is the same at every wavelength. A lower index (trench) keeps its difference to the
-    cladding.
+    the design wavelength fixes the molar fraction. If ``dopant`` is None, or the cladding is not a Sellmeier
+    glass, n² − n²_cladding is the same at every wavelength instead. Where the index is lower (a trench),
+    n − n_cladding is the same at every wavelength.
     """
 
     cladding: Material
@@ -219,7 +219,7 @@ class IndexProfile(Profile):
 
 @dataclass(frozen=True)
 class TableProfile(Profile):
-    """Describes an index profile by a table over the radius, linear in between; the cladding is last.
+    """Describes an index profile by a table over radius, linearly interpolated; the cladding follows its end.
 
     ``radii`` are in m, from 0, non-decreasing; a radius given twice is a jump. ``indices``, of the same
     length, hold at the design wavelength; only differences to the last value matter, since the index of
@@ -249,7 +249,7 @@ class TableProfile(Profile):
 
     @classmethod
     def from_csv(cls, path: str | Path, **kwargs) -> "TableProfile":
-        """Read a CSV file with columns ``radius_um`` (µm) and ``index``; ``kwargs`` as for the class."""
+        """Read a CSV file with columns ``radius_um`` (µm), ``index``; ``kwargs`` are options of the class."""
         columns = read_columns(path, ("radius_um", "index"))
         if (reach := float(columns["radius_um"].max())) < 0.2:
             fault = f"the radii reach only {reach:g} um (the header says micrometres)"

@@ -24,9 +24,9 @@ _KNOTS = 50e9  # spacing for the gain over a band, Hz: silica has no feature bel
 class PowerEvolution:
     """Holds the powers of C channels in M modes along a span, as computed by `power_evolution`.
 
-    Gains are due to stimulated Raman scattering alone, relative to loss alone, and equal for all modes of a
-    group. Positions ``z`` are in m from 0 to ``length``, by default the end: one number, or an array of
-    Z positions, which is then the last axis of a result.
+    Gains are those of stimulated Raman scattering alone: power over the power that loss alone would leave.
+    They are equal for all modes of a group; there are G groups. Positions ``z`` are in m from 0 to
+    ``length``: one number (by default the end), or Z positions, which are then the last axis of a result.
     """
 
     frequencies: Array  # (C,), Hz
@@ -39,9 +39,9 @@ class PowerEvolution:
     _energy: Callable[[Array], Array]  # ∫₀^z P dz' by channel and group, (C·G, Z), W m
 
     def log_gain(self, z: ArrayLike | None = None, frequencies: ArrayLike | None = None) -> Array:
-        """Return the natural logarithm of each group's power gain at ``frequencies``, (F, G) or (F, G, Z).
+        """Return ln of the Raman power gain of each of G groups at F ``frequencies``: (F, G), or (F, G, Z).
 
-        By default ``frequencies`` (F,), Hz, are those of the channels; any others are those of weak probes.
+        By default ``frequencies``, in Hz, are those of the channels; any others are those of weak probes.
         """
         z = self._positions(z)
         energy = self._energy(z.reshape(-1)).reshape(len(self.frequencies), len(self.overlap), -1)
@@ -51,7 +51,7 @@ class PowerEvolution:
         return gain.reshape(*gain.shape[:2], *z.shape)
 
     def gain_db(self, z: ArrayLike | None = None) -> Array:
-        """Return the net Raman gain of each channel and mode in dB, (C, M) or (C, M, Z)."""
+        """Return the Raman gain of each channel and mode, without loss, in dB: (C, M) or (C, M, Z)."""
         return 10 * math.log10(math.e) * self.log_gain(z)[:, self.group]
 
     def power(self, z: ArrayLike | None = None) -> Array:
@@ -60,7 +60,7 @@ class PowerEvolution:
         return (self.launch_power.T * np.exp(self.log_gain(z)[:, self.group] - loss).T).T
 
     def amplitude(self, frequencies: ArrayLike, start: float = 0.0, stop: float | None = None) -> Array:
-        """Return the field gain of each group from ``start`` to ``stop`` (m) at ``frequencies`` (F,): (G, F).
+        """Return each group's Raman field gain from ``start`` to ``stop`` (m) at F ``frequencies``: (G, F).
 
         A cubic spline through `log_gain`, with knots at most 50 GHz apart, gives the power gain; the field
         gain is its square root.
@@ -160,13 +160,14 @@ def _by_channel(values: Array, key: str, unit: str, shape: tuple[int, int]) -> A
 
 
 def intensity_overlap(fibre: Fibre, n2: float | str = N2_SILICA) -> Array:
-    """Return f_ab = ∫F_a²F_b² dA for the rows of κ (groups: means over modes), from κ and γ; (G, G), 1/m².
+    """Return f_ab = ∫F_a²F_b² dA (1/m²) for the groups or modes a, b of κ, from κ and γ: (G, G).
 
-    This inverts `wavefabric.optics.fibre.sources`: f_ab = 3/4 κ_ab/A_ref between different groups,
-    3/4 · (2N+1)/(2N) · κ_aa/A_ref within a group of N modes, A_ref = n₂ω₀/(c₀γ), or with γ = 0 the A_eff of
-    the first mode of group 1. A mode counts as N = 1. For κ of field rows the mean over both polarisations of
-    a mode is used: exact between modes, and within a mode if its κ is 8/9 (averaged); 6 % low if κ is 1 and
-    2/3. `InputError` if the overlaps are undetermined: κ is 0, or γ is 0 and A_eff of group 1 is unknown.
+    This inverts the formulas for κ in `wavefabric.optics.fibre.sources`: f_ab = 3/4 κ_ab/A_ref between
+    different groups, 3/4 · (2N+1)/(2N) · κ_aa/A_ref within a group of N modes, as means over modes. A single
+    mode counts as N = 1. A_ref is n₂ω₀/(c₀γ), or if γ = 0 the A_eff of the first mode of group 1. If κ is by
+    field rows, it is averaged over both polarisations of a mode. This is exact between modes, and within a
+    mode if κ is 8/9; f is 6 % low there if κ is 1 for equal and 2/3 for different polarisations.
+    `InputError` if the overlaps are undetermined: κ is 0, or γ is 0 and A_eff of group 1 is unknown.
     """
     kappa, size = fibre.kappa, fibre.group_sizes if fibre.kappa_of == "group" else np.array(1)
     if fibre.kappa_of == "row":
@@ -217,7 +218,7 @@ def raman_tilt(
 
 
 def tilt_bound(fibre: Fibre, frequencies: ArrayLike, powers: Array, length: float, overlap: Array) -> float:
-    """Return an upper bound (dB) of `raman_tilt` in silica: all light acts on one channel, at lowest loss."""
+    """Return an upper bound (dB) of `raman_tilt` in silica: all light acts on one channel at peak gain."""
     gain, low, high = RamanGain.silica(), float(np.min(frequencies)), float(np.max(frequencies))
     most = gain.efficiency[: np.searchsorted(gain.shift, high - low) + 1].max() * gain.area
     most *= high / (gain.pump_frequency or high) * high / low * overlap.max() * powers.sum()

@@ -58,7 +58,7 @@ class ModeMixing:
 
     @property
     def blocks(self) -> list[tuple[int, int]]:
-        """Return (first row, row after the last) of each mode group."""
+        """Return the range of field rows of each mode group: (first row, row after the last)."""
         ends = np.cumsum([len(u) for u in self.matrices]).tolist()
         return list(zip([0, *ends[:-1]], ends, strict=True))
 
@@ -68,7 +68,7 @@ class ModeMixing:
         return ModeMixing([u.conj().T for u in self.matrices])
 
     def within(self, first_row: int, rows: int) -> "ModeMixing":
-        """Return a `ModeMixing` of only the groups that lie within ``rows`` rows from ``first_row``."""
+        """Return a `ModeMixing` of the groups that lie entirely in the ``rows`` rows from ``first_row``."""
         blocks = zip(self.blocks, self.matrices, strict=True)
         last = first_row + rows
         return ModeMixing([u for (start, stop), u in blocks if first_row <= start and stop <= last])
@@ -196,9 +196,9 @@ class RandomCoupling:
 
 @lru_cache(maxsize=4)
 def _between(group_modes: tuple[int, ...], coupled: float) -> Array:
-    """Return the standard deviation of the coupling of each pair of rows, (2M, 2M): 0 unless groups adjoin.
+    """Return the standard deviation of the random coupling of each pair of field rows, (2M, 2M).
 
-    ``coupled`` is the power coupling coefficient h times the length of a section.
+    It is 0 except between neighbouring groups. ``coupled`` is h (power coupling) times a section's length.
     """
     row_group = np.repeat(np.arange(len(group_modes)), 2 * np.array(group_modes))
     neighbours = abs(row_group[:, None] - row_group) == 1

@@ -34,7 +34,7 @@ _solved = lru_cache(maxsize=4)(dispersion)
 
 @dataclass(frozen=True, eq=False)
 class Overlaps:
-    """Holds overlaps of all M spatial modes, ordered like field rows: by group, then l, cos before sin."""
+    """Holds intensity overlaps of M spatial modes, in the order of field rows: group, l, cos before sin."""
 
     f: Array  # f_nm = ∫F_n² F_m² dA with ∫F² dA = 1, in 1/m², (M, M)
     labels: tuple[str, ...]  # "LP01", "LP11a" (cos), "LP11b" (sin), …
@@ -43,7 +43,7 @@ class Overlaps:
 
     @property
     def a_eff(self) -> Array:
-        """Return the effective areas 1/f_nn in m², (M,)."""
+        """Return the effective area of each mode, 1/∫F⁴ dA, in m², (M,)."""
         return 1 / np.diagonal(self.f)
 
     def take(self, keep) -> "Overlaps":
@@ -167,7 +167,7 @@ def solved_overlaps(profile: Profile, wavelength: float, step: float) -> tuple[M
 
 
 def kappa_from(overlap: Overlaps, coupling: str, a_ref: float) -> tuple[Array, Any]:
-    """Return κ per mode group or mode (``coupling`` "groups" or "modes") and its `Fibre.kappa_of`."""
+    """Return κ of groups or modes (``coupling`` "groups" or "modes"), and "group" or "mode" for its rows."""
     if coupling == "modes":
         return kappa_weak(overlap.f, a_ref), "mode"
     return kappa_strong_groups(overlap.f, overlap.groups, a_ref), "group"
@@ -213,8 +213,8 @@ def fibre_from_csv(
       ``beta3_ps3_per_km``, ``beta4_ps4_per_km``, ``attenuation_db_per_km``.
     - ``kappa_csv``: κ as a square matrix of numbers without a header: one row per group, spatial mode, or
       field row, in the order of `Fibre`. If there are as many groups as modes, κ is per mode.
-    - ``profile``, ``coupling``, ``step``: without ``kappa_csv``, the profile whose modes give the overlaps
-      for κ, as in `fibre_from_profile`.
+    - ``profile``, ``coupling``, ``step``: needed without ``kappa_csv``. Then κ comes from the overlaps of
+      the modes of this profile, as in `fibre_from_profile`.
     - ``warn``: called with a line if effective areas of the table and of the profile's modes differ by more
       than 3 %: γ comes from the table, κ from the profile. By default a `UserWarning`.
     - ``attenuation``: by default the table's column, or 0.23 dB/km without one. ``gamma``: by default
@@ -264,7 +264,7 @@ def fibre_from_csv(
 
 
 def _areas_apart(labels, table: Array, solved: Array, solved_lp01: float, gamma_from_table: bool) -> str:
-    """Return a warning if effective areas (m²) of a table differ from the solved areas behind κ, else ""."""
+    """Return a warning if a table's effective areas (m²) differ from those of the modes behind κ, else ""."""
     apart = table / solved - 1
     worst = int(np.argmax(np.abs(apart)))
     if abs(apart[worst]) <= _AREA_TOLERANCE:
@@ -279,7 +279,7 @@ def _areas_apart(labels, table: Array, solved: Array, solved_lp01: float, gamma_
 
 
 def _mode_table(path: str | Path, groups_csv: str | Path | None) -> tuple[dict[str, np.ndarray], Array]:
-    """Return the columns of a mode table, sorted like field rows, and β1 … β4 and loss by LP mode, (P, 5)."""
+    """Return a mode table as columns, sorted like field rows, and β1 … β4 and loss by LP mode, (P, 5)."""
     columns = read_columns(path, ("mode_group", "l", "m", "a_eff_um2"), ("spatial_modes", *_LINEAR))
     for key, least in (("mode_group", 1), ("l", 0), ("m", 1), ("spatial_modes", 1)):
         if key in columns:

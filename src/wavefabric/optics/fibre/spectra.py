@@ -29,7 +29,7 @@ _SILICA_SHIFT = np.linspace(0, 50e12, 5001)
 
 @dataclass(frozen=True, eq=False)
 class LossSpectrum:
-    """Describes power attenuation (1/m) over optical frequency (Hz): ``curve``, from ``first`` to ``last``.
+    """Describes power attenuation (1/m) by a function ``curve`` of frequency, ``first`` to ``last`` (Hz).
 
     Arguments of all methods may be text with a unit. `InputError` if an argument is out of range.
     """
@@ -117,9 +117,10 @@ class RamanGain:
     the gain between orthogonal ones is neglected. Quantities may be text with a unit; `InputError` if one is
     out of range. Arrays are read-only.
 
-    Between shifts C_R is a monotone cubic (PCHIP); C_R is 0 at shift 0 and above the last. With the quantum
-    defect each pump photon gives one signal photon, and the rest of its energy to the glass. Without it
-    powers are conserved, as closed forms for narrow bands assume.
+    C_R depends on the frequency difference, ``shift``. Between the given shifts it is a monotone cubic
+    (PCHIP), at shift 0 and above the last it is 0. With ``quantum_defect`` each pump photon gives one signal
+    photon, and the rest of its energy to the glass. Without it the sum of the powers is conserved, as
+    closed-form solutions for narrow bands assume.
     """
 
     shift: Array  # from pump to signal, Hz, increasing from 0 or above, (N,)
@@ -150,7 +151,7 @@ class RamanGain:
 
     @classmethod
     def silica(cls) -> "RamanGain":
-        """Return the gain of silica (`silica_spectrum`): peak g_R = 1e-13 m/W at a pump of 1 µm, 80 µm².
+        """Return the gain of silica (`silica_spectrum`): peak g_R = 1e-13 m/W at a pump of 1 µm, A = 80 µm².
 
         G. P. Agrawal, Nonlinear Fiber Optics, section 8.1. A fibre's mode overlaps replace 1/(80 µm²).
         """
@@ -160,7 +161,7 @@ class RamanGain:
 
     @classmethod
     def triangular(cls, slope: Any, area: Any = 80e-12, cutoff: Any = 15e12, **options: Any) -> "RamanGain":
-        """Return a gain C_R = ``slope`` (1/(W m Hz)) · shift, 0 for shifts (Hz) above ``cutoff``."""
+        """Return a gain linear in the shift (Hz): C_R = ``slope`` (1/(W m Hz)) · shift, up to ``cutoff``."""
         slope, cutoff = number(slope, "1/W/m/Hz", "slope"), positive(cutoff, "Hz", "cutoff")
         return cls(np.array([0, cutoff]), np.array([0, slope * cutoff]), area, **options)
 
@@ -177,10 +178,11 @@ class RamanGain:
         return np.sign(shift) * np.nan_to_num(curve(np.abs(shift)))
 
     def coupling(self, frequencies: ArrayLike, sources: ArrayLike) -> Array:
-        """Return the gain at each frequency from each source (Hz), negative for loss, m/W, shape (F, S).
+        """Return A C_R at each of F frequencies from each of S sources (Hz), m/W, (F, S); negative for loss.
 
-        d ln P(f)/dz = Σ_s coupling[f, s] · overlap · P_s, overlap in 1/m². The value is A C_R(s − f)
-        if f < s, else −(f/s) A C_R(f − s), which conserves the number of photons.
+        d ln P(f)/dz = Σ_s coupling[f, s] · overlap · P_s, with the intensity overlap in 1/m². If f < s the
+        value is A C_R(s − f). Otherwise it is −A C_R(f − s), times f/s with the quantum defect, so that the
+        number of photons is conserved.
         """
         own, source = np.asarray(frequencies, dtype=float)[:, None], np.asarray(sources, dtype=float)
         coupling = self.area * self.at(source - own)

@@ -26,13 +26,13 @@ from wavefabric.optics.signal.transmitter import Transmitter
 
 
 class SharedParts:
-    """Caches objects of earlier runs (fibre, propagator, …), by kind and input key, for runs of equal key."""
+    """Caches objects (fibre, propagator, …) so that later runs with the same inputs (the key) reuse them."""
 
     def __init__(self):
         self._kept: dict[str, dict[Hashable, Any]] = {}
 
     def get(self, kind: str, key: Hashable, make: Callable[[], Any], most: int = 1) -> Any:
-        """Return the cached object of ``kind`` and ``key``, or ``make()``; cache up to ``most`` per kind."""
+        """Return the cached object of a kind and key, or make it; cache at most ``most`` of a kind."""
         kept = self._kept.setdefault(kind, {})
         if key not in kept:
             while len(kept) >= most:  # free memory before the next part is made
@@ -41,7 +41,7 @@ class SharedParts:
         return kept[key]
 
     def release_others(self, kind: str, key: Hashable) -> bool:
-        """Release all objects of ``kind`` except the object of ``key``; return whether it exists."""
+        """Release the cached objects of ``kind`` except that of ``key``; return whether that one exists."""
         kept = self._kept.pop(kind, {})
         self._kept[kind] = {key: kept[key]} if key in kept else {}
         return key in kept
@@ -53,23 +53,24 @@ def fibre_key(run: RunFile) -> Hashable:
 
 
 def propagator_key(run: RunFile) -> Hashable:
-    """Return a key of the inputs, besides fibre and ranks, that determine the buffers of a propagator."""
+    """Return a key of the inputs, besides fibre and ranks, on which the buffers of a propagator depend."""
     solver = run.solver.model_dump_json(exclude={"step", "max_phase", "tolerance"})
     grid, fixed = run.signal.wdm_grid, run.solver.step is not None  # variable steps need more tables
     return grid.samples, grid.sample_rate, solver, fixed
 
 
 def back_to_back_key(run: RunFile) -> Hashable:
-    """Return a key of the inputs, besides the fibre's modes, that affect back-to-back reception."""
+    """Return a key of the inputs, besides the fibre's modes, on which the back-to-back result depends."""
     sections = run.sections()
     return run.solver.precision, *(sections[f"run file, {name}"] for name in ("seed", "signal", "receiver"))
 
 
 def build_fibre(run: RunFile, warn: Callable[[str], None] | None = None) -> Fibre:
-    """Build the fibre of [fibre], expanded at the middle of the channels, the frequency zero of the field.
+    """Build the fibre of a run file, with β expanded at the middle frequency of the channels.
 
-    Numbers in the run file (tables, presets, β2, β3 and γ) hold at `fibre.wavelength`; `at_frequency` shifts
-    them. An index profile is defined at this wavelength, and solved at the middle of the channels.
+    This frequency is zero in the field. Numbers in the run file (tables, presets, β2, β3 and γ) hold at
+    `fibre.wavelength`; `at_frequency` converts them. The indices of an index profile hold at
+    `fibre.wavelength` too, and its modes are solved for at the middle frequency.
     """
     table = run.fibre
     keys = table.present("attenuation", "n2", "gamma", "wavelength", "beta2", "beta3")
@@ -118,7 +119,7 @@ def result_writer(run: RunFile, output: str | Path | None = None, force: bool = 
 
 
 def check_start(run: RunFile, ranks: int, output: str | Path | None = None, force: bool = False) -> None:
-    """Raise InputError, before ``ranks`` ranks start, for inputs that `run_link` would reject on them.
+    """Raise InputError, before ``ranks`` ranks start, for inputs that `run_link` would reject there.
 
     Checks that need the fibre are omitted for a fibre defined by an index profile alone.
     """
@@ -151,7 +152,7 @@ def build_receiver(run: RunFile, transmitter: Transmitter, fibre: Fibre) -> Rece
 
 
 def build_transmitter(run: RunFile, modes: int) -> Transmitter:
-    """Build the transmitter of [signal] for a fibre of ``modes`` modes; its grid is centred on channels."""
+    """Build the transmitter of [signal] for ``modes`` modes; InputError if launch powers do not fit them."""
     signal = run.signal
     if (powers := signal.powers).ndim == 2 and len(powers) != modes:
         actual = f"lists for {len(powers)} modes given, the fibre has {modes}"

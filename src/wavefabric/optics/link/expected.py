@@ -38,7 +38,7 @@ _KEPT = {
 
 
 def resonance(fibre: Fibre, transmitter: Transmitter) -> StepLimit:
-    """Return the resonance limit of the step for the band that the channels of ``transmitter`` occupy."""
+    """Return the steps above which spurious four-wave mixing in the band of all channels is phase-matched."""
     grid = transmitter.grid
     half_band = float(abs(grid.offsets).max()) + 0.5 * grid.symbol_rate * (1 + transmitter.rolloff)
     return step_limit(fibre, half_band)
@@ -51,9 +51,10 @@ def warnings_before(
     steps: int | None,
     expected: dict[str, Expectation] | None = None,
 ) -> list[str]:
-    """Return warnings before the run: about steps, delays beyond the window, Raman scattering.
+    """Return warnings before a run: about its steps, delays, equaliser taps, omitted Raman scattering.
 
-    ``steps`` is the number of steps per span, if known; ``expected`` gives the cost of these steps.
+    ``steps`` is the number of steps per span, None if unknown. If theory has given ``expected``, the warning
+    about steps states how much Q² they cost.
     """
     warnings = []
     limit = resonance(fibre, transmitter)
@@ -87,7 +88,7 @@ def warnings_before(
 
 
 def _raman_left_out(settings: RunFile, fibre: Fibre, transmitter: Transmitter) -> str:
-    """Return a warning if the run omits stimulated Raman scattering that would matter; else ""."""
+    """Return a warning if a run omits Raman scattering that changes a channel by over `RAMAN_DB`; else ""."""
     grid, table = transmitter.grid, settings.fibre
     if table.raman is not None or grid.channels > _MOST_CHANNELS:
         return ""
@@ -105,7 +106,7 @@ def _raman_left_out(settings: RunFile, fibre: Fibre, transmitter: Transmitter) -
 
 
 def above_limit(taken: float, limit: StepLimit) -> str:
-    """Return a text about the effect of steps of ``taken`` m above the resonance limit."""
+    """Return a text that says what steps of ``taken`` m do, which are above the resonance limit ``limit``."""
     return (
         f"{metres(taken)} is above the resonance limit of {metres(limit.step)} ({limit.cause}): spurious "
         "four-wave mixing adds up in phase and may exceed the fibre's own"
@@ -132,11 +133,11 @@ def left_out(run: RunFile) -> str:
 def expected_of(
     run: RunFile | str | Path, fibre: Fibre | None = None, warn: Callable[[str], None] = warn
 ) -> dict[str, Expectation]:
-    """Return expected powers and Q² at a run's receiver positions, by the names of ``/received``.
+    """Return the powers and Q² that theory expects, by name of the receiver position, as in ``/received``.
 
-    ``fibre`` avoids building the run's fibre again. A fixed step above the resonance limit of an integrator
-    of `QUADRATURES` adds spurious interference, the ``numerical`` part, which is 0 otherwise. InputError as
-    for a run. ``warn`` is called with one line if the run includes an effect that theory omits.
+    ``fibre`` is that of the run, built if None. A fixed step above the resonance limit causes spurious
+    interference: ``numerical`` is its power if the integrator is one of `QUADRATURES`, else 0. ``warn`` is
+    called with one line if the run includes an effect that theory omits. InputError as for a run.
     """
     run = run_file(run)
     if key := left_out(run):
@@ -158,9 +159,9 @@ def expected_of(
 
 
 def group_expectations(expected: dict[str, Expectation], fibre: Fibre) -> list[dict[str, Any]]:
-    """Return mean and smallest Q², and signal over each part of the noise, dB, by mode group and position.
+    """Return by mode group and position: mean and smallest Q², signal over each part of the noise, in dB.
 
-    Means over modes and channels are means of powers; None where a noise part is zero.
+    Means over modes and channels are taken in linear units. A ratio is None where its noise is zero.
     """
     rows = []
     for number in np.unique(fibre.groups):

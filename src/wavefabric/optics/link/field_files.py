@@ -50,12 +50,12 @@ def read_waveform(
 
 
 def with_whole_field(comm: Communicator, local_modes: RankModes, A, write: Callable[[Rows], None]) -> None:
-    """Call ``write`` on rank 0 with the field of all ranks, whose rows rank 0 receives singly; collective."""
+    """Call ``write`` on rank 0 with the field of all ranks, received row by row; all ranks call this."""
     ends, control, to_host = local_modes.row_ends, comm.control, comm.device.to_host
     buffer, awaited = np.empty(A.shape[1], A.dtype), ends[1]
 
     def read(row: int) -> np.ndarray:
-        """Return a row, valid until the next call; rows of other ranks must be read in order."""
+        """Return a row, valid until the next call; rows of other ranks must be read in ascending order."""
         nonlocal awaited
         if row < ends[1]:
             return to_host(A[row])
@@ -76,10 +76,10 @@ def with_whole_field(comm: Communicator, local_modes: RankModes, A, write: Calla
 
 
 class Snapshots:
-    """Writes the field at the first check at or after each distance of ``output.snapshots``.
+    """Writes the field to a file at each distance of ``output.snapshots``, or at the next check of the field.
 
-    Files are named after the result: ``link-20km.h5`` beside ``link.h5``. `InputError` if a file exists that
-    this run (``fingerprint``) has not written, unless ``force`` replaces it.
+    Files are named after the result: ``link-20km.h5`` beside ``link.h5``. `InputError` if a file exists,
+    unless ``force`` replaces it or it is of this run (equal ``fingerprint``).
     """
 
     def __init__(self, comm: Communicator, run: RunFile, writer: ResultWriter, fingerprint: str):
@@ -100,7 +100,7 @@ class Snapshots:
         self._due = on_first_rank(comm, check)
 
     def take(self, A, local_modes: RankModes, distance: float, facts: dict[str, Any]) -> None:
-        """Write the snapshots due at ``distance`` m; all ranks call it with their rows ``A``, √W."""
+        """Write the snapshots due at ``distance`` m, with attributes ``facts``; all ranks pass their rows."""
         for at in [at for at in self._due if at <= distance * (1 + 1e-12)]:
             path = self._due.pop(at)
 

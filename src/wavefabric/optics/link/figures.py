@@ -164,8 +164,8 @@ def penalty_figure(
 ) -> Figure | None:
     """Draw the mean Q² of each mode relative to back-to-back, for each distance, as Brehler et al., figure 5.
 
-    None without back-to-back, or if back-to-back was received without noise. ``extrapolated``: penalties of
-    the modes at step zero in dB, by position, drawn as hollow markers.
+    None without back-to-back, or if back-to-back was received without noise. ``extrapolated`` maps a
+    receiver position to the penalty (dB) of each mode at step zero; these are drawn as hollow markers.
     """
     names = received(result)
     if names[0] != "back_to_back" or len(names) < 2:

@@ -60,7 +60,7 @@ def section_count(run: RunFile) -> int:
 class LinkPath:
     """Models the spans of a link; `fibre` is the run file's fibre with row delays of random coupling.
 
-    `InputError` for conflicts between parts that no single part can detect.
+    `InputError` for settings of several tables of the run file that conflict.
     """
 
     @classmethod
@@ -110,7 +110,7 @@ class LinkPath:
 
     @staticmethod
     def boundaries(run: RunFile, fibre: Fibre) -> np.ndarray | None:
-        """Return the first modes of sets that must stay on one rank; None if ranks may split any modes."""
+        """Return the modes at which mode groups end, if groups must not be split among ranks; else None."""
         table = run.fibre.random_coupling
         receiver = run.receiver
         joint = receiver.equaliser == "mimo" and receiver.joint == "groups"
@@ -133,7 +133,7 @@ class LinkPath:
         return Sections() if bare else SpanSections(self, device, span, backward)
 
     def of_channel(self, channel: int, samples_per_symbol: int) -> "LinkPath":
-        """Return this path in the frame and band of one channel: its grid, and the fibre expanded there."""
+        """Return this path for one channel alone: a grid of its band, the fibre expanded at its centre."""
         grid = self.grid
         offset = float(grid.offsets[channel])
         own = copy(self)
@@ -190,7 +190,7 @@ class LinkPath:
         self._change_spectrum(device, A, span, -1)
 
     def _change_spectrum(self, device, A, span: int, sign: int) -> None:
-        """Apply (``sign`` 1) or undo (−1) an amplifier's tilt and the filter that restores the spectrum."""
+        """Apply (``sign`` 1) or undo (−1) the amplifier's gain tilt and the filter that flattens the gain."""
         tilt, spectral = self.link.gain_tilt, self.spectral if self.link.gain_flattening else None
         if tilt == 0 and spectral is None:
             return
@@ -207,7 +207,7 @@ class LinkPath:
         A *= device.asarray(factors[self.local_modes.slice].astype(A.real.dtype))[:, None]
 
     def undo_linear(self, operators: FibreOperators, A, spans: int) -> None:
-        """Propagate ``A`` linearly back from the end of ``spans`` spans to the transmitter, in place."""
+        """Undo the linear effects of ``spans`` spans on ``A`` (local rows, N), last to first, in place."""
         counts, section = dataclasses.replace(operators.counts), self.link.length / self.section_count
         for span in reversed(range(spans)):
             self.undo_amplifier(operators.device, A, span)
@@ -222,7 +222,8 @@ class LinkPath:
 class SpanSections(Sections):
     """Applies random coupling and band filters between the sections of one span.
 
-    A filter stands for the fibre around it, half way to the neighbouring filters: second order.
+    A filter applies gain and loss of the fibre around it, half way to the filters before and after it, so
+    that the splitting is of second order.
     """
 
     def __init__(self, path: LinkPath, device, span: int, backward: bool):
@@ -281,7 +282,7 @@ class CoupledRanks:
         self._exchange = cache(partial(PowerExchange, comm, rows))
 
     def mix(self, A, unitary: np.ndarray) -> None:
-        """Multiply ``A`` (local rows, N), √W, by ``unitary`` (2M, 2M), the same on all ranks; collective."""
+        """Multiply ``A`` (local rows, N) by ``unitary`` (2M, 2M); all ranks call it with the same matrix."""
         device, rows = self._comm.device, self._modes.slice
         matrix = device.asarray(np.ascontiguousarray(unitary[rows]).astype(A.dtype))
         for start in range(0, A.shape[1], _CHUNK):

@@ -24,7 +24,7 @@ def distance(result: Result, name: str) -> float:
 
 
 def mean_db(q: np.ndarray) -> np.ndarray:
-    """Return the mean over the second axis of Q² in dB, (M, C), averaged in linear units; in dB, (M,)."""
+    """Average ``q``, Q² in dB, (modes, channels), over the channels in linear units; return dB, (modes,)."""
     with np.errstate(divide="ignore"):  # A lost signal has Q² = 0, -inf dB.
         return 10 * np.log10(np.mean(10 ** (q / 10), axis=1))
 

@@ -23,7 +23,7 @@ _SMALL = 1 << 20
 
 
 def signal_device(comm: Communicator, samples: int) -> Device:
-    """Return the device for transmitter, receiver and spectra of a field of ``samples`` samples in all rows.
+    """Return the device for transmitter, receiver and spectra; the field has ``samples`` values in all rows.
 
     In a run on one GPU the CPU computes small signals: it is as fast, and saves the compilation of some sixty
     CuPy kernels, 0.15 s each.
@@ -59,10 +59,10 @@ class BackPropagation:
         self._band = path.propagator(self._options, comm) if self._of == "band" else None
 
     def run(self, field, spans: int, progress: Callable[[int, int], None] | None = None) -> None:
-        """Take ``field`` (local rows, N), √W, from the end of ``spans`` spans to the transmitter; in place.
+        """Propagate ``field`` (local rows, N), √W, back from the end of ``spans`` spans, in place.
 
-        With ``of = "channel"`` only the bins of the channels stay. ``progress(spans_done, spans)`` counts the
-        spans of all parts.
+        With ``of = "channel"`` light outside the channels' bands is removed. ``progress(done, total)`` counts
+        spans, for each channel again if channels are solved separately.
         """
         if self._band:
             self._spans(self._path, self._band, field, spans, progress)
@@ -100,9 +100,9 @@ class BackPropagation:
 
 @dataclass
 class LinkReceiver:
-    """Receives a link's field on all ranks of ``comm``: adds noise, undoes the link or propagates back.
+    """Receives a link's field on all ranks of ``comm``, as the table [receiver] of the run file specifies.
 
-    With ``inverse`` the receiver knows the inverse of the whole link, whatever its equaliser.
+    With ``inverse`` it undoes the linear effects of the whole link, even if [receiver] has an equaliser.
     """
 
     run: RunFile
@@ -117,7 +117,8 @@ class LinkReceiver:
     ) -> ReceiverResult:
         """Receive the modes of this rank from ``field``, which stays unchanged, after ``spans`` spans.
 
-        ``options`` are those of `Receiver.receive`, whose ``progress`` counts spans of back-propagation too.
+        ``shown`` displays progress. ``options`` are those of `Receiver.receive`; their ``progress`` is also
+        called with spans of back-propagation.
         """
         path, receiver = self.path, self.receiver
         modes, gain, back = path.local_modes, path.net_gain(spans), self.run.receiver.back_propagation

@@ -78,9 +78,10 @@ def payload(
     warnings: Sequence[str],
     field: Rows | None = None,
 ) -> dict[str, Any]:
-    """Return groups and datasets of the result file; ``received``: distance (m) and `arrays_of` by position.
+    """Return the groups and datasets of a link's result file.
 
-    ``along_z`` (Z, 1 + modes): distance (m) and power of each mode (W).
+    ``received`` has, by receiver position, the distance (m) and the arrays of `arrays_of`. A row of
+    ``along_z`` (Z, 1 + modes) is a distance (m) and the power of each mode there (W).
     """
     grid, powers = transmitter.grid, transmitter.powers(fibre.modes)
     out: dict[str, Any] = {
@@ -153,7 +154,7 @@ def solver_attributes(propagator: Propagator, limit: StepLimit) -> dict[str, Any
 
 
 def group_rows(result: Result) -> list[dict[str, Any]]:
-    """Return Q² (mean, minimum, penalty of the mean in dB) and mean GMI per mode group and distance.
+    """Return by mode group and receiver position: Q² (mean, minimum, penalty of the mean, dB) and mean GMI.
 
     The GMI is in bits per symbol of a polarisation, None for Gaussian symbols. The penalty is relative to
     back-to-back; None if back-to-back is missing or was received without noise.

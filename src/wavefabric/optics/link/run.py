@@ -93,7 +93,7 @@ class _Link:
     def __init__(
         self, settings: RunFile, writer: ResultWriter, comm: Communicator, told: tuple, resume: bool, shared
     ):
-        """Prepare the run; ``told`` holds the progress and the function to call with each warning."""
+        """Prepare the run; ``told`` is a pair: progress display, and function called with each warning."""
         self.settings, self.shared = settings, shared
         self.warnings: list[str] = []
         self.writer, self.comm, self.device = writer, comm, comm.device
@@ -158,7 +158,7 @@ class _Link:
         return f"{coupling.form}, modes {'+'.join(map(str, np.diff(self.local_modes.ends)))}{by}"
 
     def _check(self, equaliser: Equaliser | None) -> None:
-        """Raise InputError for a bad waveform or insufficient memory, which the parts cannot detect."""
+        """Raise InputError if a waveform file does not fit, or memory does not suffice for run and result."""
         fibre, grid, waveform = self.fibre, self.transmitter.grid, self.settings.signal.waveform
         if waveform is not None:
             on_first_rank(self.comm, lambda: check_waveform(waveform, fibre.rows, grid))
@@ -225,18 +225,18 @@ class _Link:
         return LinkResult(content, self.writer.path, tuple(self.warnings))
 
     def _stoppable(self, done: int, _total: int) -> None:
-        """Show progress of a part that restarts from its beginning on resume, so nothing needs saving."""
+        """Show progress; on one rank also stop if interrupted, as a resumed run repeats this whole part."""
         self.progress.update(done)
         if self.interrupt.requested and self.ranks == 1:
             self.interrupt.stop()
 
     def _stop_if_requested(self) -> None:
-        """Stop all ranks together if any was interrupted, once all have finished their rows."""
+        """Stop all ranks together if any was interrupted; each calls this after its part of the work."""
         if combine(self.comm, Status(self.interrupt.requested)).interrupted:
             self.interrupt.stop()
 
     def _transmit(self) -> tuple[int, None]:
-        """Set the field at the transmitter; return the first span, 0, and no position within it."""
+        """Set the launched field; return where the run starts: span 0, and None for the span's beginning."""
         local_modes = self.local_modes
         self.progress.start(local_modes.rows, "transmitter, rows")
         if waveform := self.settings.signal.waveform:

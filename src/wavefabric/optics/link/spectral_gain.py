@@ -18,7 +18,7 @@ _KNOTS = 4096
 
 
 def overlap_of(table: FibreTable, fibre: Fibre) -> Array:
-    """Return `intensity_overlap` of the fibre of [fibre], with the n2 of the run file."""
+    """Return the `intensity_overlap` of ``fibre``, with the nonlinear index n2 of a run file's ``table``."""
     return intensity_overlap(fibre, N2_SILICA if table.n2 is None else table.n2)
 
 
@@ -63,7 +63,7 @@ class SpectralGain:
         return raman_evolution(self._fibre, *inputs, gain, self._loss, overlap=overlap)
 
     def log_gain(self, span: int, start: float, stop: float, frequencies: Array) -> Array:
-        """Return ln of a span's power gain from ``start`` to ``stop`` (m) over the fibre's loss, (F, M)."""
+        """Return ln of a span's power gain from ``start`` to ``stop`` (m), without loss α: (F, modes)."""
         gain = np.zeros((len(frequencies), self._fibre.modes))
         evolution = self.evolution(span)
         if evolution is not None:
@@ -78,8 +78,9 @@ class SpectralGain:
 def filter_band(device, A, grid, log_gain, modes: range) -> None:
     """Filter the spectra of rows ``A`` (local rows, N), √W, in place; two rows for each of ``modes``.
 
-    ``log_gain(frequencies)`` returns the natural log of the power gain at optical frequencies in Hz, (F, M).
-    This gain must be smooth: it is computed every 50 GHz, then interpolated by a cubic spline and linearly.
+    ``log_gain(frequencies)`` returns ln of the power gain at optical frequencies in Hz: (frequencies, modes).
+    This gain must be smooth: it is computed every 50 GHz. A cubic spline gives it at 4096 frequencies,
+    between which the filter is linear.
     """
     xp, half = device.xp, 0.5 * grid.sample_rate
     knots = np.linspace(-half, half, max(4, int(2 * half / 50e9) + 2))

@@ -82,7 +82,7 @@ class _ShortLink:
         return propagation_options(self.run, self.path, step=step, measure_error=False)
 
     def distortion(self, step: float, progress: Progress) -> np.ndarray:
-        """Return the squared error vector magnitude after steps of ``step``, per mode and channel."""
+        """Return the squared error vector magnitude of each mode and channel after steps of ``step`` m."""
         run, path, modes = self.run, self.path, self.path.local_modes
         propagator, field = self.propagator, self.field
         propagator.renew(self._options(step))
@@ -101,7 +101,7 @@ class _ShortLink:
         return np.concatenate(self.comm.control.all_gather(evm**2))
 
     def check(self, step: float, progress: Progress, whole: np.ndarray | None = None) -> StepCheck:
-        """Return the `StepCheck` of a step; ``whole`` is the distortion at this step, if known."""
+        """Return the `StepCheck` of ``step`` m; ``whole`` is its distortion, if it was computed before."""
         whole = self.distortion(step, progress) if whole is None else whole
         half = self.distortion(step / 2, progress)
         # Distortion grows in proportion to the number of spans.
@@ -129,9 +129,9 @@ def choose_step(
 ) -> RunFile:
     """Return the run with a fixed step that changes Q² by at most ``solver.step_penalty`` dB.
 
-    Steps are halved until halving again changes Q² by at most half of the penalty (`verify_step`): errors
-    proportional to the step (from resonances) then add up to the penalty; other errors fall faster.
-    `InputError` if round-off or the smallest step is reached first.
+    The step is halved until one more halving changes Q² by at most half of that (`verify_step`). For errors
+    proportional to the step (from resonances) the whole change is then at most the penalty; other errors
+    fall faster. `InputError` if no step down to the smallest reaches it, for example due to round-off.
     """
     run = run_file(run)
     target, progress = run.solver.step_penalty, progress or Progress()

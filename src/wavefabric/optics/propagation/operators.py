@@ -34,7 +34,7 @@ class OperationCounts:
 
 
 def linear_coefficients(fibre: Fibre, local_modes: RankModes) -> tuple[np.ndarray, np.ndarray]:
-    """Return the distinct sets of α, β1…β4 of a rank's rows, (table rows, 5), and each row's set index."""
+    """Return the distinct sets of α, β1…β4 of a rank's rows, (sets, 5), and the number of each row's set."""
     rows = np.repeat(np.column_stack([fibre.alpha, fibre.beta]), 2, axis=0)
     if fibre.row_delays is not None:
         rows[:, 1] += fibre.row_delays

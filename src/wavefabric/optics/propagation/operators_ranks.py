@@ -113,7 +113,7 @@ class RankOperators(FibreOperators):
         self.exchange_bytes = (comm.size - 1) * sum(self.coupling.parts) * self.n * self.real.itemsize
 
     def empty_rates(self):
-        """Allocate Kerr phase rates of this rank's groups, one array (local parts, m) per chunk."""
+        """Allocate phase rates of this rank's phase groups: for each chunk an array (groups, samples)."""
         rows = self.coupling.own_groups
         return [self.device.empty((rows, chunk.size), self.real) for chunk in self._chunks]
 
@@ -122,10 +122,10 @@ class RankOperators(FibreOperators):
         return work
 
     def _pipeline(self, *phases: Callable[[TimeChunk, int], None]) -> None:
-        """Run phase k of chunk i in turn i + k; each phase gets the chunk and its buffer index in the ring.
+        """Process chunks by phases in sequence: in turn t, phase k processes chunk t − k.
 
-        Transfers that a phase starts overlap with work on the other chunks of that turn. Buffers of the ring
-        are reused once their chunk has passed all phases.
+        Transfers that a phase starts overlap with work on the other chunks of that turn. A phase is called
+        with its chunk and the index of the chunk's buffers, which are reused after the last phase.
         """
         last, depth = len(self._chunks), len(phases)
         for turn in range(last + depth - 1):
@@ -141,7 +141,7 @@ class RankOperators(FibreOperators):
         return self._exchanges[key]
 
     def _array(self, name: str, chunk: TimeChunk, ring: int, *count: int):
-        """Return the scratch array ``name``: one real number, or ``count``, per local group and sample."""
+        """Return scratch array ``name`` of a chunk: (local groups, samples), with ``count`` as first axis."""
         key = (name, ring, chunk.size, *count)
         if key not in self._scratch:
             shape = (*count, self.coupling.own_groups, chunk.size)
@@ -149,13 +149,19 @@ class RankOperators(FibreOperators):
         return self._scratch[key]
 
     def _send(self, powers: PowerExchange, rate) -> None:
-        """Start the exchange of powers; meanwhile set ``rate`` from local powers, unless coupled at once."""
+        """Start the exchange of powers.
+
+        If powers are not coupled for all ranks at once, set ``rate`` meanwhile from this rank's powers.
+        """
         powers.start()
         if not self._couple_at_once:
             self.kernels.couple(rate, powers.own, self._blocks[self.comm.rank], True)
 
     def _collect(self, powers: PowerExchange, rate) -> None:
-        """Set ``rate`` from all ranks' powers at once, or add each other rank's part as it is received."""
+        """Wait for the powers of other ranks, and compute the phase rates ``rate`` from those of all ranks.
+
+        If they are not coupled at once, add the part of each other rank to ``rate`` when it is received.
+        """
         if self._couple_at_once:
             powers.arrived()
             self.kernels.couple(rate, powers.all, self._all_blocks, True)
@@ -183,7 +189,8 @@ class RankOperators(FibreOperators):
     def _stages(self, operator: KerrOperator, A, K, h: float, use: Callable, last_rates=None) -> None:
         """Run the stages of an operator: exchange powers, compute phase rates, from them the next powers.
 
-        ``use(chunk, rate, numbers)`` gets the last stage's phase rates, held in ``last_rates`` or scratch.
+        Then ``use(chunk, rate, numbers)`` is called for each chunk with the phase rates of the last stage.
+        ``last_rates`` are arrays for these rates, one per chunk; None: scratch arrays.
         """
         kernels, last = self.kernels, operator.stages
 

@@ -121,7 +121,10 @@ def rank_phase_group_coupling(
 
 
 def _exact(kappa: np.ndarray, gamma: float, form: str, ends: Sequence[int], rank: int = 0):
-    """Return the dense or factored coupling of rank ``rank``; ``ends`` are `RankModes.row_ends`."""
+    """Return the dense or factored coupling of rank ``rank``.
+
+    ``ends`` has the first row of each rank, and the number of rows last.
+    """
     group = np.arange(len(kappa)) if form == "dense" else find_phase_groups(kappa)
     first = np.unique(group, return_index=True)[1]  # first row of each group, which represents it
     firsts = [first[np.unique(group[a:b])] for a, b in pairwise(ends)]

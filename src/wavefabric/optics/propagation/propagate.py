@@ -35,7 +35,7 @@ class PropagationReport:
 
     ``local_error`` is ‖error of one step‖/‖A‖ at the start of the fibre, where the power is highest, from a
     comparison with two half steps (NaN if memory is too small); with step control by tolerance it is the
-    largest accepted error. ``energy_drift`` is the largest |E/E₀e^{−αz} − 1| of a row. ``seconds`` is the
+    largest accepted error. ``energy_drift`` is the largest |E/(E₀e^{−αz}) − 1| of a row. ``seconds`` is the
     wall time without compilation. ``exchange`` is the form of the exchanged powers (``"none"`` on one rank),
     ``bytes_per_step`` the exchanged bytes that all ranks receive per step.
     """
@@ -69,8 +69,8 @@ class PropagationOptions:
       with a unit, or ``tolerance`` (relative local error, ``erk43ip`` only): exactly one.
     - ``kerr``, ``svd_tolerance``: see `wavefabric.optics.propagation.phase_groups.phase_group_coupling`.
     - ``precision``: ``"double"`` or ``"single"``, complex128 or complex64 fields.
-    - ``check_interval``: steps between checks of the field (energy, NaN, checkpoint); merged half steps end
-      there.
+    - ``check_interval``: steps between checks of the field (energy, NaN, checkpoint). There the field is
+      complete: half steps that are otherwise merged are taken separately.
     - ``exchange``: what several ranks exchange: powers of rows (``"dense"``) or of exact groups of rows
       (``"factored"``); ``"auto"`` uses the smaller.
     - ``split``: number of modes on each rank; by default equal to within one.
@@ -240,7 +240,7 @@ class Propagator:
             state["energy"] = (self.finite_energy(A, state["z"]) * np.exp(loss * state["z"])).tolist()
 
     def _watch_energy(self, A, state: dict, sections: Sections) -> np.ndarray:
-        """Update the energy drift in ``state`` (of coupled rows together); return the energy of each row."""
+        """Return each row's energy; update the largest drift in ``state``, for coupled rows as a whole."""
         loss = np.repeat(self.fibre.alpha, 2) * self._sign
         first, now = np.array(state["energy"]), self.finite_energy(A, state["z"])
         energy = now * np.exp(loss * state["z"])

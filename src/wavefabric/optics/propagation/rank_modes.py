@@ -28,8 +28,9 @@ class RankModes:
 def split_modes(modes: int, ranks: int, boundaries=None) -> tuple[int, ...]:
     """Split modes among ranks, by default equally to within one mode; return `RankModes.ends`.
 
-    ``boundaries``: modes where a cut is allowed, ascending (first modes of groups); the largest number of
-    modes per rank is then minimal, then the next largest. InputError if there are more ranks than pieces.
+    ``boundaries`` are the only modes where a rank may begin, ascending (first modes of groups). Then the
+    largest number of modes on a rank is as small as possible, then the second largest, and so on. InputError
+    if ranks are more than modes, or than the parts between boundaries.
     """
     if ranks > modes:
         raise InputError(f"ranks: {ranks} given for {modes} modes; allowed: 1 to {modes}")

@@ -23,7 +23,7 @@ from wavefabric.optics.fibre.fibre import Fibre
 
 @dataclass(frozen=True)
 class StepLimit:
-    """Holds the steps above which spurious products become phase-matched; ``math.inf`` for no limit."""
+    """Holds steps (m) above which spurious four-wave mixing is phase-matched; ``math.inf``: at no step."""
 
     #: 2π/(|β2|(2πB)²) of the mode with the largest |β2| in the band, m.
     dispersion: float

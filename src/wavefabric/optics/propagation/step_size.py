@@ -76,9 +76,10 @@ class FixedStep:
         return step_count(length, self.step, sections)
 
     def advance(self, A, length: float, state: dict, most: int, sections: int = 1) -> Iterator[int]:
-        """Take at most ``most`` steps to the end of the section; after each yield the total number of steps.
+        """Take up to ``most`` steps, not beyond the end of a section; yield the number of steps so far.
 
-        Updates the number of steps ``done`` and the position ``z`` (m) of ``state``; reads its ``section``.
+        ``state`` has this number as ``done`` and the position ``z`` (m), which are updated, and the number
+        ``section`` of the section.
         """
         total, h = self.total(length, sections), self.h(length, sections)
         last = (state.get("section", 0) + 1) * total // sections
@@ -121,7 +122,7 @@ class PhaseStep:
         self.integrator, self.max_phase, self.sign = integrator, max_phase, sign
 
     def advance(self, A, length: float, state: dict, most: int, sections: int = 1) -> Iterator[int]:
-        """Take at most ``most`` steps to the end of the section, as `FixedStep.advance`."""
+        """Take up to ``most`` steps, not beyond the end of a section, as `FixedStep.advance`."""
         integrator, counts, sign = self.integrator, self.integrator.operators.counts, self.sign
         length = section_end(length, sections, state.get("section", 0))
         h = 0.0  # `begin` not yet called
@@ -167,7 +168,7 @@ class ErrorStep:
         self.tolerance, self.sign = tolerance, sign
 
     def advance(self, A, length: float, state: dict, most: int, sections: int = 1) -> Iterator[int]:
-        """Take at most ``most`` steps to the end of the section, as `FixedStep.advance`."""
+        """Take up to ``most`` steps, not beyond the end of a section, as `FixedStep.advance`."""
         integrator, operators = self.integrator, self.integrator.operators
         length = section_end(length, sections, state.get("section", 0))
         integrator.begin(A, 0.0)

@@ -90,12 +90,12 @@ class RunFile(values.RunFileTable):
         return self.model_copy(update={"solver": solver})
 
     def with_theory(self) -> "RunFile":
-        """Return a copy with ``output.theory`` on unless it is false, as the command line does."""
+        """Return a copy with ``output.theory`` true unless it is set to false, as the command line does."""
         chosen = self.output.theory is not False
         return self.model_copy(update={"output": self.output.model_copy(update={"theory": chosen})})
 
     def identity(self) -> str:
-        """Return canonical JSON of all settings that affect results, for fingerprints; files by hash."""
+        """Return canonical JSON of all settings that affect results, for fingerprints; files as hashes."""
         values = self.model_dump(mode="json", exclude={"title", "output"})
         for table in (values["fibre"], *(values["fibre"][name] or {} for name in ("profile", "raman"))):
             for key, path in table.items():
@@ -107,7 +107,7 @@ class RunFile(values.RunFileTable):
         return json.dumps(values, sort_keys=True)
 
     def sections(self) -> dict[str, str]:
-        """Return the settings of `identity` by section, long ones hashed, for comparison between ranks."""
+        """Return the settings of `identity` by table, long ones as hashes, for comparison between ranks."""
         shown = {}
         for name, value in json.loads(self.identity()).items():
             text = json.dumps(value, sort_keys=True)
@@ -140,7 +140,7 @@ def read_toml(path: str | Path) -> tuple[dict[str, Any], str]:
 
 
 def checked_run(data: dict[str, Any], path: Path | None, text: str, written: bool = True) -> RunFile:
-    """Validate ``data`` as a run file, ``written`` in file ``path`` or in Python; InputError as `load`."""
+    """Validate ``data``, from file ``path`` if ``written``, else SI values of Python; errors as of `load`."""
     context = {"text": True, "folder": path.parent} if path is not None and written else {}
     try:
         run = RunFile.model_validate(data, context=context)

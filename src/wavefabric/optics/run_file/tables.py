@@ -216,7 +216,7 @@ class SignalTable(values.RunFileTable):
 
     @property
     def _power_rows(self) -> tuple[tuple[float, ...], ...]:
-        """Return the lists in launch_power: one per mode, one for all modes, or none."""
+        """Return launch_power as lists over channels: one per mode, one for all modes, none for a number."""
         power = self.launch_power
         if not isinstance(power, tuple):
             return ()

@@ -117,5 +117,5 @@ class RunFileTable(pydantic.BaseModel):
         """Raise InputError for keys that conflict; tables override this method."""
 
     def present(self, *keys: str) -> list[str]:
-        """Return the ``keys`` whose values are not None."""
+        """Return those of the ``keys`` that have a value in this table, not None."""
         return [key for key in keys if getattr(self, key) is not None]

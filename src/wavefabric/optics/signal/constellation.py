@@ -92,7 +92,7 @@ class Constellation:
         return xp.asarray(ones)[sent ^ received].sum(axis=axis)
 
     def ber(self, snr):
-        """Return the bit error ratio in white Gaussian noise, exact for Gray-mapped QAM; NaN without bits.
+        """Return the bit error ratio in white Gaussian noise, exact for Gray-mapped QAM; NaN for "gaussian".
 
         ``snr`` is the mean symbol energy over the noise energy E_s/N_0, linear. K. Cho, D. Yoon, "On the
         general BER expression of one- and two-dimensional amplitude modulations", IEEE Trans. Commun. 50
@@ -113,9 +113,10 @@ class Constellation:
 
 
 def _pam(form: Constellation) -> tuple[np.ndarray, list[np.ndarray]]:
-    """Return the amplitudes of one quadrature by Gray label, and per bit which pairs of labels agree in it.
+    """Return the amplitudes of one quadrature by Gray label, and for each bit, which labels agree in it.
 
-    The pairs are (L, L) bool. Square QAM consists of two such quadratures with half of the bits each.
+    The latter are matrices (L, L), bool, for L labels. Square QAM consists of two such quadratures with half
+    of the bits each.
     """
     half = form.bits_per_symbol // 2
     label = np.arange(1 << half)
@@ -133,7 +134,7 @@ def mutual_information(form: Constellation | str, snr):
 
 
 def gmi(form: Constellation | str, snr):
-    """Return the GMI of Gray-mapped ``form``, bits per symbol, as `mutual_information`; NaN without bits."""
+    """Return the GMI of ``form`` with Gray labels, otherwise as `mutual_information`; NaN for Gaussian."""
     return _quadrature(form, snr)[1]
 
 

@@ -43,13 +43,13 @@ class Equaliser:
 
     ``taps`` is the length of the filter in symbols, centred; it must cover the delay spread of the rows that
     are equalised together. The taps minimise the squared error of the first ``training`` symbols of the
-    window, which are known and not evaluated: noise alone then costs about rows × taps × (1 + roll-off) /
-    training of the SNR, 4.3 dB times that.
+    window, which are known and not evaluated. Noise in the training lowers the SNR by about 4.3 dB ×
+    rows × taps × (1 + roll-off) / training, if the taps stay as they are then.
 
-    With ``decision_directed`` the taps adapt after the training too: frames of some thousand symbols are
-    equalised and decided, and then change the taps by a normalised Newton step, weighted by the frame's
-    fraction of all symbols so far, or of the last ``memory`` (None for all). No symbol is equalised by taps
-    that know its noise.
+    With ``decision_directed`` the taps adapt after the training too. Frames of some thousand symbols are
+    equalised and decided in turn, and each then changes the taps by a normalised Newton step. Its weight is
+    the frame's fraction of all symbols so far, or of the last ``memory`` (None for all). A symbol is never
+    equalised by taps that its own noise has changed.
     """
 
     taps: int = 16
@@ -82,9 +82,10 @@ def equalise(device, window, sent, options: Equaliser, phase: Callable, decide: 
 
     ``window`` (rows, 2 symbols): spectra at 2 samples per symbol, NumPy's order, in any unit. ``sent`` (rows,
     symbols): the taps use only the training symbols. ``phase(symbols, sent, trained)`` returns the carrier
-    phase, of known symbols if ``trained``; ``decide(symbols)`` the nearest points (None: no decisions).
-    Returns the symbols after the training, complex128 (rows, symbols − training), and the input delay that
-    each row of the taps undoes, the centre of gravity of its energy: symbols, NumPy (rows,).
+    phase; with ``trained`` all these symbols are known. ``decide(symbols)`` returns the nearest points of the
+    constellation; None: taps do not adapt after the training. Returns the symbols after the training,
+    complex128 (rows, symbols − training), and for each output row the input delay that its taps undo, the
+    centre of gravity of their energy: symbols, NumPy (rows,).
     """
     (rows, symbols), known, xp = sent.shape, options.training, device.xp
     filters = _Filters(device, window, options)
@@ -166,7 +167,7 @@ class _Filters:
         return valid.transpose(1, 2, 0).reshape(taps.shape[1], -1)[:, :symbols]
 
     def gradient(self, spectra, error, inverse):
-        """Return the gradient for the taps (the adjoint filter of ``error``), also times ``inverse``."""
+        """Return the gradient for the taps (the adjoint filter of ``error``), and this times ``inverse``."""
         rows, count = len(error), spectra.shape[2]
         padded = self.device.zeros((rows, count, self.size), np.complex128)
         valid = self.device.zeros((rows, count * self.hop), np.complex128)
@@ -179,7 +180,7 @@ class _Filters:
         return gradient, self.device.ifft(product, axis=0)[: self.taps]
 
     def add_density(self, spectra, symbols: int) -> None:
-        """Average blocks into the spectral density unless enough are included; ``symbols``: total so far."""
+        """Add blocks to the mean spectral density, unless it has enough; ``symbols``: number so far."""
         (_, size, count), xp = spectra.shape, self.device.xp
         # More blocks would change the inverse by no more than about a tenth.
         if self.inverted >= 16 * size * self.taps:
@@ -208,9 +209,9 @@ class _Filters:
         return first / np.maximum(energy.sum(axis=(0, 2)), _TINY)
 
     def train(self, sent, phase: Callable):
-        """Return least-squares taps for the first symbols, ``sent``, alternating with their carrier phase.
+        """Fit taps by least squares to the training symbols ``sent``, in turn with their carrier phase.
 
-        Also returns the gain of the output relative to the target, (rows, 1), which noise reduces.
+        Returns taps, and the gain of the output relative to the target, (rows, 1), which noise reduces.
         """
         xp, (rows, known) = self.device.xp, sent.shape
         spectra = self.spectra(0, known)
@@ -250,10 +251,11 @@ class _Filters:
 
 
 def mode_sets(sizes: Sequence[int] | None, modes: int, mine: range, ranks: int = 1) -> list[range]:
-    """Return the sets (``sizes`` modes each) to equalise together that contain a rank's modes, ``mine``.
+    """Return the sets of modes, each equalised together, that contain modes of this rank, ``mine``.
 
-    By default all ``modes`` form one set, which may extend over all ranks. `InputError` if ``sizes`` do not
-    add up to all modes, or if there are several sets and a rank has only part of one.
+    ``sizes`` are the numbers of modes of all sets; by default all ``modes`` are one set, which may extend
+    over all ranks. `InputError` if ``sizes`` do not add up to all modes, or if this rank has only part of a
+    set, except of a single set on several ranks.
     """
     ends = np.cumsum([0, *(sizes or (modes,))]).tolist()
     if ends[-1] != modes or min(np.diff(ends)) < 1:
@@ -276,11 +278,12 @@ def scratch_bytes(equaliser: Equaliser, nbytes: int, rows: int, symbols: int) ->
 def windows(
     device, sets: list[range], mine: range, grid: WdmGrid, cut: Callable, nbytes: int, control
 ) -> Iterator[tuple[range, int, Any]]:
-    """Yield, for each set of modes and each channel, set, channel and windows of all rows, (rows, 2 symbols).
+    """Yield (set of modes, channel, windows of the set's rows) for all ``sets`` and channels.
 
-    ``cut(mode, channels)`` returns the windows (2, channels, 2 symbols) of one of the modes ``mine``. With
+    A window is a channel's part of a row's spectrum; those of a set are (rows, 2 symbols). ``cut(mode,
+    channels)`` returns windows (2, channels, 2 symbols) of one of this rank's modes, ``mine``. With
     ``control`` (`Control`) the modes of all its ranks form the set: for as many channels as a field of
-    ``nbytes`` allows, the ranks exchange windows, then each equalises some of the channels.
+    ``nbytes`` allows, ranks exchange windows, and each then has all rows of some of the channels.
     """
     ranks = control.size if control else 1
     for modes in sets:

@@ -196,7 +196,7 @@ class Receiver:
         return ReceiverResult(10 * np.log10(snr), *measured, points)
 
     def _strangers(self) -> float:
-        """Return the EVM² from which a frame counts as lost: that of symbols unrelated to the sent symbols.
+        """Return the EVM² of symbols unrelated to the sent ones; a frame that reaches it counts as lost.
 
         Phase tracking over n symbols gives unrelated symbols a correlation of √(π/4n); a margin allows for
         chance.
@@ -207,7 +207,10 @@ class Receiver:
         return 1 / like - 1 if like < 1 else math.inf
 
     def _measured(self, device, recovered, modes: int, mine: range, kept: set, progress, control):
-        """Return EVM², BER, MI, GMI, delay and offset, (6, modes, channels), and the symbols ``kept``."""
+        """Return EVM², BER, MI, GMI, delay and offset, (6, modes, channels), and some of the symbols.
+
+        The symbols are those of the pairs (mode, channel) in ``kept``.
+        """
         channels = self.transmitter.grid.channels
         measures, points, done = np.zeros((6, modes, channels)), {}, 0
         kept = set().union(*control.all_gather(kept)) if control else kept
@@ -232,7 +235,7 @@ class Receiver:
         return measures, points
 
     def _recovered(self, device, cut: Callable, matched, mine: range):
-        """Recover clock and carrier of all channels, mode by mode; yield the six values of `_equalised`."""
+        """Recover clock and carrier, for all channels of a mode at once; yield six values as `_equalised`."""
         xp, form, clock = device.xp, self.transmitter.format, self.clock
         if clock == "auto":
             clock = "square-law" if self.transmitter.rolloff >= 0.05 else "data-aided"

@@ -86,7 +86,7 @@ def carrier_offset(device, window, sent):
         return (xp.roll(rows, -apart, axis=-1) * rows.conj()).sum(axis=0)
 
     def across(apart: int, first: int, last: int):
-        """Return the correlation over all delays, (channels, n), of pairs from symbols first … last."""
+        """Correlate products, n from first to last, with those of sent symbols, by delay: (channels, n)."""
         # Odd samples follow half a symbol later, and count as rows.
         both = products(samples, 2 * apart).reshape(channels, n, 2).sum(axis=-1)
         both[:, :first] = both[:, last:] = 0
@@ -95,7 +95,7 @@ def carrier_offset(device, window, sent):
         return device.ifft(spectrum)
 
     def angle(apart: int, *pairs: int):
-        """Return the phase of pairs ``apart`` symbols apart, minus the phase expected from ``turns``."""
+        """Return the phase of products of pairs ``apart`` symbols apart, less the phase due to ``turns``."""
         seen = (across(apart, *pairs) * weights).sum(axis=-1)
         return xp.angle(seen * xp.exp(-2j * np.pi * apart / n * turns))
 
@@ -133,7 +133,7 @@ def without_offset(device, window, matched, sent):
 
 
 def steady(xp, symbols, sent):
-    """Return whether ``symbols`` keep the phase of ``sent`` as far as noise permits a test: (channels,).
+    """Return for each channel whether ``symbols`` keep the phase of ``sent``, as far as noise permits a test.
 
     True if the phase of ``symbols`` (rows, channels, n) turns by less than half a turn over the window, and
     continues from the end of the window to its beginning.

@@ -86,13 +86,13 @@ class WdmGrid:
 
     @property
     def bins(self) -> np.ndarray:
-        """Return the signed NumPy bin (minus optical offset) of each channel's centre, int64, (channels,)."""
+        """Return each channel's centre as a bin of NumPy's FFT, signed, minus optical offset: (channels,)."""
         offsets = np.asarray(self.frequencies) - self.centre_frequency
         return -np.rint(offsets / self.resolution).astype(np.int64)
 
     @property
     def window_bins(self) -> np.ndarray:
-        """Return each channel's signed NumPy bins at 2 samples per symbol, (channels, 2 symbols)."""
+        """Return the signed FFT bins of each channel's band, 2 samples per symbol: (channels, 2 symbols)."""
         around = np.rint(np.fft.fftfreq(2 * self.symbols, 0.5 / self.symbols))
         return self.bins[:, None] + around.astype(np.int64)
 

@@ -35,7 +35,7 @@ _MOST_NAMED = 12
 
 @dataclass(frozen=True)
 class SweepFigure:
-    """Describes a figure: a quantity over an axis of a sweep or ``"distance"``; default: Q², the first axis.
+    """Describes a figure: a quantity (default Q²) over an axis of a sweep (default the first) or "distance".
 
     ``mode`` and ``channel``, from 1, select signals, by default all. Their mean is drawn (of Q² in linear
     units), with a band from the minimum to the maximum.
@@ -121,7 +121,7 @@ def _look(line: tuple[int, ...], shape: tuple[int, ...]) -> tuple[Any, str]:
 
 
 def _values(result: SweepResult, quantity: str) -> np.ndarray:
-    """Return a quantity by axes, position, mode and channel; without modes and channels their length is 1."""
+    """Return a quantity (axes …, position, mode, channel), of length 1 by mode if equal for all modes."""
     axis, names = len(result.shape), list(result["position"])
     values = result.numbers(_Q if quantity == _PENALTY else quantity)
     if values.ndim - axis in (0, 2):  # a number of the solver, or the launch power
@@ -144,7 +144,7 @@ def _theory(result: SweepResult) -> np.ndarray:
 
 
 def _reduced(result: SweepResult, wanted: SweepFigure, over: str, values: np.ndarray) -> list[np.ndarray]:
-    """Return mean, minimum and maximum over the selected signals and seeds, (axes of lines, abscissa)."""
+    """Return mean, minimum and maximum over selected signals and all seeds, each (other axes, abscissa)."""
     for name, number, axis in (("mode", wanted.mode, -2), ("channel", wanted.channel, -1)):
         if number is not None:
             if not 1 <= number <= values.shape[axis]:

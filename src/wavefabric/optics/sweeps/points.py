@@ -46,9 +46,9 @@ class Axis:
 
 
 def axis(keys: str | Sequence[str], values: Any) -> Axis:
-    """Return an axis of one key with its values (see `values_of`), or of zipped keys with a list each.
+    """Return an axis of one key and its values, or of keys that vary together, with a list of values each.
 
-    InputError for invalid values, and for zipped keys with different numbers of values.
+    InputError for invalid values, and for lists of different lengths.
     """
     names, lists = ((keys,), [values]) if isinstance(keys, str) else (tuple(keys), values)
     if not isinstance(lists, (list, tuple)) or not 0 < len(names) == len(lists):
@@ -112,7 +112,7 @@ def _scalar(word: str) -> Any:
 
 
 def axes_of_table(table: Any) -> list[Axis]:
-    """Return the axes of a run file's table [sweep]; ``zip`` in it has tables of keys that vary together."""
+    """Return the axes of a run file's table [sweep]; a table in its ``zip`` is an axis of several keys."""
     if not isinstance(table, dict):
         raise InputError(f"sweep: {show(table)} given; allowed: a table of keys with their values")
     single = dict(table)
@@ -125,7 +125,7 @@ def axes_of_table(table: Any) -> list[Axis]:
 
 
 def _flat(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield dotted keys and their values: without quotes TOML reads dotted keys as nested tables."""
+    """Yield the values in a table and its subtables, with dotted keys such as ``link.length``."""
     for key, value in table.items():
         if isinstance(value, dict):
             yield from _flat(value, f"{prefix}{key}.")

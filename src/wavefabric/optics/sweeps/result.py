@@ -10,7 +10,7 @@ from wavefabric.base.results.file import Result, read_result
 
 
 class SweepResult(Result):
-    """A `Result` whose quantities have the sweep's axes as leading dimensions; else `InputError`."""
+    """A `Result` whose quantities have the sweep's axes as first dimensions; InputError without axes."""
 
     def __init__(self, result: Result):
         super().__init__(result.path, result._keys, result._attrs)

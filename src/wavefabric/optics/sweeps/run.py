@@ -247,8 +247,8 @@ class _Sweep:
 def payload(grid: SweepGrid, file: Callable[[str], Path]) -> tuple[dict[str, Any], list[str]]:
     """Return the content of the result file from the points' result files, and all warnings, each once.
 
-    ``file`` maps a fingerprint to a file. Points may differ in modes, channels, positions: missing values are
-    NaN.
+    ``file(fingerprint)`` returns the path of a point's file. Where points differ in modes, channels or
+    positions, missing values are NaN.
     """
     texts, told = {name: np.full(grid.shape, "", object) for name in _TEXTS}, []
     results: dict[tuple[int, ...], Result] = {}

@@ -66,7 +66,7 @@ class Expectation:
         return 10 * np.log10(self.snr)
 
     def arrays(self) -> dict[str, Array]:
-        """Return all powers except ``recovery`` as arrays by name, also ``snr`` and ``q_squared_db``."""
+        """Return signal, noise powers (W) except ``recovery``, SNR and Q² as arrays by name."""
         return {name: getattr(self, name) for name in ("signal", *PARTS, "snr", "q_squared_db")}
 
 
@@ -81,12 +81,12 @@ def expected_quality(
 ) -> dict[str, Expectation]:
     """Return the expected quality of every mode and channel back-to-back and after the spans ``at``.
 
-    By default ``at`` is every span. ``receiver`` provides the transmitter, the OSNR of loaded noise, the
-    carrier-phase recovery and the equaliser, which equalises ``joint`` modes together (`Reception`);
-    ``spans`` the link, whose amplifiers have the noise figure ``noise_figure_db`` (None: noiseless).
-    ``fibre`` is expanded at the grid's centre frequency. Keys are "back_to_back", "span_1", … as in result
-    files. Steps and sampling in ``options`` contribute to ``numerical``; the phase window of ``options`` is
-    replaced by the receiver's.
+    By default ``at`` is every span; keys are "back_to_back", "span_1", … as in result files. ``receiver``
+    provides the transmitter, the OSNR of loaded noise, the carrier-phase recovery and the equaliser. The
+    equaliser treats ``joint`` modes together, a list of numbers of modes. ``spans`` describes the link, whose
+    amplifiers have the noise figure ``noise_figure_db`` (None: noiseless). ``fibre`` is expanded at the
+    grid's centre frequency. If ``options`` has steps or a sample rate, ``numerical`` is the interference that
+    these add; the phase window of ``options`` is replaced by the receiver's.
     """
     instance("fibre", fibre, Fibre)
     instance("receiver", receiver, Receiver)
@@ -134,7 +134,7 @@ def _counts(key: str, values: Any, most: int) -> list[int]:
 
 
 def _across(offsets: Array, values: Array) -> Array:
-    """Return ``values`` (modes, channels) with NaN replaced by interpolation over frequency."""
+    """Return ``values`` (modes, channels) with the NaN of some channels interpolated over frequency."""
     order = np.argsort(offsets)
     at = order[np.isfinite(values[0, order])]
     if len(at) in (1, len(order)):
@@ -145,7 +145,7 @@ def _across(offsets: Array, values: Array) -> Array:
 def interference_after(
     numbers: Sequence[int], fibre: Fibre, receiver: Receiver, spans: Spans, options: Options
 ) -> dict[int, Array]:
-    """Return nonlinear interference (W) after ``numbers`` of spans; if many, interpolate over `EVALUATED`."""
+    """Return nonlinear interference (W) by number of spans; of many ``numbers`` some are interpolated."""
     nodes = list(numbers)
     if nodes:
         least = max((n for n in EVALUATED if n <= nodes[0]), default=1)
@@ -164,8 +164,9 @@ def added_error(receiver: Receiver, error: Array, rows: Array, dispersion: Array
     """Return the EVM² that a receiver adds to an input with the noise-to-signal power ratio ``error``.
 
     ``rows`` is the number of rows equalised together, ``dispersion`` is |β2| z in s²; the arrays broadcast.
-    Trained taps add ``error`` times the number of coefficients over the training symbols; local oscillators
-    add (2π)²|β2| z Δν R/6 if dispersion is compensated; lasers 2πΔν n/12R within n symbols of one phase.
+    With R the symbol rate and Δν a linewidth: trained taps add ``error`` times the number of coefficients
+    over that of training symbols. Local oscillators add (2π)²|β2| z Δν R/6, if dispersion is compensated
+    after them. All lasers add 2πΔν n/(12R), if one phase is estimated over n symbols.
     """
     grid, lines = receiver.transmitter.grid, receiver.linewidth + receiver.transmitter.linewidth
     added = error * _training(receiver, rows)
@@ -178,7 +179,7 @@ def added_error(receiver: Receiver, error: Array, rows: Array, dispersion: Array
 
 
 def _training(receiver: Receiver, rows: Array) -> Array | float:
-    """Return the noise that a MIMO equaliser's taps add, relative to the input noise, mean over symbols."""
+    """Return the noise that trained taps of a MIMO equaliser add, over the input noise, mean over symbols."""
     options, symbols = receiver.equaliser, receiver.transmitter.grid.symbols
     if options is None:
         return 0.0
@@ -193,10 +194,10 @@ def _training(receiver: Receiver, rows: Array) -> Array | float:
 def _blind(receiver: Receiver, size: int, error: Array) -> Array:
     """Return the variance (rad²) of a blind phase estimate from ``size`` symbols, less the noise it removes.
 
-    A window of weights w estimates the phase as Σ w h/m, where h is a function of each symbol with mean 0,
-    and m its mean change per radian. A symbol's noise σ² correlates with h/m by σ²/2, for any h (Stein's
-    identity). For the fourth power h = Im (1 + e)⁴/4, with moments of Gaussian e. A blind search is
-    stationary where the mean of h = Im y d* vanishes, d the decision for y.
+    With weights w the phase is estimated as the sum of w h/m over symbols, where h is a function of a symbol
+    with mean 0, and m its mean change per radian of phase. A symbol's own noise, of variance σ², correlates
+    with h/m by σ²/2 for any h (Stein's identity). For the fourth power h = Im (1 + e)⁴/4, with Gaussian noise
+    e. A blind search ends where the mean of h = Im y d* is 0, with d the decision for y.
     """
     blind, error = receiver.phase == "blind-search", np.minimum(error, 1e6)
     weights = window_weights(size, BLIND_OWN if blind else None)
@@ -209,7 +210,10 @@ def _blind(receiver: Receiver, size: int, error: Array) -> Array:
 
 
 def _decisions(form: Constellation, error: float) -> tuple[float, float]:
-    """Return E h² and mean slope of h = Im y d*, d the decision for y, at noise over signal ``error``."""
+    """Return mean h² and mean dh/dphase of h = Im y d*, at the noise-to-signal power ratio ``error``.
+
+    y is a received symbol, and d the decision for it: the nearest point of the constellation.
+    """
     sent, sigma = np.unique(np.imag(form.points)), math.sqrt(max(error, 1e-12) / 2)
     bounds = np.array([-np.inf, *(sent[1:] + sent[:-1]) / 2, np.inf])
     far = (bounds - sent[:, None]) / sigma

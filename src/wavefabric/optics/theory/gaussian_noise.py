@@ -105,7 +105,7 @@ def nonlinear_interference(
     """Return the power of nonlinear interference after the last span's matched filter, W, (modes, channels).
 
     The power is summed over both polarisations; ``fibre`` must be expanded at the grid's centre frequency. A
-    dark channel of a row without light at f1 has 0. `InputError` for channels that do not exist.
+    mode without any light gets none. `InputError` for channels that do not exist.
     """
     instance("fibre", fibre, Fibre)
     instance("transmitter", transmitter, Transmitter)
@@ -144,7 +144,10 @@ def nonlinear_interference(
 
 
 def _interference(sums: Sums, i: RowKind, squares: np.ndarray, form: Constellation) -> np.ndarray:
-    """Return the interference of rows j of ``sums`` on rows i before gain, W, (rows of i, channels)."""
+    """Return the interference of rows ``sums.j`` on rows i before the link's gain, W, (rows of i, channels).
+
+    ``squares`` (2M, 2M) are (γκ)² between field rows.
+    """
     own = np.diagonal(squares)[i.rows] * (i is sums.j)
     others = squares[np.ix_(i.rows, sums.j.rows)].sum(axis=1) - own
     mixed, slow = sums.gaussian(i)
@@ -162,7 +165,7 @@ def _interference(sums: Sums, i: RowKind, squares: np.ndarray, form: Constellati
 
 
 def _kinds(fibre: Fibre, density: np.ndarray, spans: Spans, comb: Comb) -> list[RowKind]:
-    """Group field rows of equal β, α and ``density``: power over symbol rate, W/Hz, (modes, channels)."""
+    """Group field rows of equal β, α and ``density`` (modes, channels), power over symbol rate in W/Hz."""
     density = np.ascontiguousarray(density)
     keys, net = np.column_stack([fibre.beta, fibre.alpha, density]), spans.net_gain(fibre)
     _, modes, kind = np.unique(keys, axis=0, return_index=True, return_inverse=True)

@@ -82,7 +82,7 @@ class Steps:
 
 @dataclass(frozen=True)
 class Accumulation:
-    """Describes ``spans`` spans of ``length`` m with attenuation ``alpha`` (1/m) and net power ``gain``."""
+    """Describes ``spans`` spans of ``length`` m with attenuation ``alpha`` (1/m), net power ``gain`` each."""
 
     alpha: float
     length: float
@@ -93,7 +93,7 @@ class Accumulation:
 
     @property
     def matched(self) -> float:
-        """Return the mismatch up to which a span mixes in phase, 1/m: the attenuation, or 1/L."""
+        """Return the mismatch up to which products of a span add up in phase, 1/m: α, or 1/L if larger."""
         return max(self.alpha, 1 / self.length)
 
     def amplitude(self, mismatch, first: int = 0, spans: int | None = None) -> np.ndarray:
@@ -118,7 +118,7 @@ class Accumulation:
         return _table(lambda d: scale * abs(self.amplitude(d, 0, spans)) ** 2, *limits)
 
     def amplitude_tables(self, largest: float) -> list[Table]:
-        """Return μ and its integrals up to Δβ = ``largest`` (1/m): one table, if incoherent one per span."""
+        """Return tables of μ and its integrals up to Δβ = ``largest`` (1/m); one per span if incoherent."""
         parts = [(0, self.spans)] if self.coherent else [(s, 1) for s in range(self.spans)]
         length = self.spans * self.length
         return [_table(lambda d, part=part: self.amplitude(d, *part), largest, length) for part in parts]
@@ -131,7 +131,10 @@ def _mean_exponential(x):
 
 
 def _table(response, largest: float, length: float, period=0.0, tail=0.0, negligible=0.0) -> Table:
-    """Tabulate ``response``, which oscillates in Δβ with the period 2π/``length``, and its two integrals."""
+    """Tabulate ``response`` for Δβ from 0 to ``largest``, and its first and second integrals over Δβ.
+
+    ``response`` oscillates in Δβ with the period 2π/``length``, which determines the spacing.
+    """
     cells = max(64, math.ceil(12 * largest * length / (2 * math.pi)))
     step, values = largest / cells, response(np.linspace(0, largest, 2 * cells + 1))
     at, (once, twice) = values[::2].copy(), np.zeros((2, cells + 1), values.dtype)

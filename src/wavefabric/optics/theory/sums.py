@@ -40,7 +40,10 @@ class Comb(NamedTuple):
 
 
 class Nodes(NamedTuple):
-    """Holds quadrature nodes: frequencies f (F,), Hz, offsets x = f1 − f (F, X) for each f, and weights."""
+    """Holds quadrature nodes for the interference at frequencies f.
+
+    ``f`` (F,) is in Hz. For each f, ``x`` (F, X) has the offsets f1 − f of frequencies f1 of other light.
+    """
 
     f: np.ndarray
     weights: np.ndarray  # weight of each f, Hz
@@ -69,13 +72,13 @@ def spectral_nodes(count: int, rolloff: float) -> tuple[np.ndarray, np.ndarray]:
 
 
 def window_weights(window: int, own: float | None = None) -> np.ndarray:
-    """Return weights, with sum 1, of a `sliding_sum` of ``window`` symbols at lags −window … window + 1."""
+    """Return the weights, of sum 1, of lags −window … window + 1 in a `sliding_sum` of ``window`` symbols."""
     weights = sliding_sum(np, np.eye(1, 2 * window + 2, window)[0], window, own)
     return weights / weights.sum()
 
 
 def _own(offset: float, comb: Comb, scale: float, window: int | None, symbols: int | None) -> np.ndarray:
-    """Return nodes x = f1 − f over f's own channel, weights, and fractions of slow phase noise, (3, X).
+    """Return nodes x = f1 − f for f1 in f's channel, weights, and fractions of slow phase noise: (3, X).
 
     f is ``offset`` Hz above the channel's centre. Nodes are Gauss–Legendre in asinh(x/scale): dense at x = 0.
     """
@@ -109,9 +112,9 @@ def nodes_of(
 ) -> Nodes:
     """Return the quadrature nodes for the interference in ``channels`` (indices).
 
-    ``scale`` (Hz) is the smallest frequency that |μ|² resolves in x. ``window`` is the number of symbols of
-    the carrier-phase estimate, None for one phase over the sequence. ``symbols`` is the length of the
-    sequence, whose mean phase is known, None if endless. ``alias`` (Hz) is a sampling rate, or 0.
+    ``scale`` (Hz) is the finest structure of |μ|² over x = f1 − f. ``window`` is the number of symbols of the
+    carrier-phase estimate, None for one phase over the sequence. ``symbols`` is the length of the sequence,
+    whose mean phase is known, None if endless. By aliasing, light at f + ``alias`` (Hz) appears at f.
     """
     at, fraction = spectral_nodes(RECEIVED, comb.rolloff)
     beside, far = (spectral_nodes(count, comb.rolloff) for count in (BESIDE, FAR))
@@ -135,7 +138,7 @@ def nodes_of(
 
 
 class Row(NamedTuple):
-    """Describes a field row: β1 … β4; for each channel power over symbol rate, phase, delay and β2; SI."""
+    """Describes a field row in SI: β1 … β4; by channel power over symbol rate, phase, delay and β2."""
 
     beta: np.ndarray
     density: np.ndarray
@@ -146,7 +149,7 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class RowKind:
-    """Describes rows of the field with equal β, power by channel, attenuation (1/m) and net gain per span."""
+    """Describes all field rows of equal β, channel powers, attenuation (1/m) and net power gain per span."""
 
     row: Row
     alpha: float
@@ -172,7 +175,7 @@ def walk_off(kinds: list[RowKind], comb: Comb) -> float:
 
 
 def overlap_areas(comb: Comb) -> Array:
-    """Return overlap integrals of two raised cosines, and of their roots, by distance, Hz, (2, 1025)."""
+    """Return overlap integrals (Hz) of two raised cosines, and of two roots, by their distance: (2, 1025)."""
     width = 1 + comb.rolloff
     root = root_raised_cosine(((np.arange(8192) + 0.5) / 8192 - 0.5) * width, comb.rolloff)
     areas = [[g[8 * k :] @ g[: 8192 - 8 * k] for k in range(1025)] for g in (root**2, root)]
@@ -210,16 +213,17 @@ class Sums:
         return self.accumulation.power_table()
 
     def gaussian(self, i: RowKind) -> Array:
-        """Return ∬ G_i G_j G_j |μ|², and the part of this power that is slow phase noise."""
+        """Return ∬ G_i(f1) G_j(f2) G_j(f3) |μ|², and the part of this power that is slow phase noise."""
         rows, sums = (i.row, self.j.row), np.zeros((2, len(self.nodes.f)))
         _sum("interference_double", self.nodes, self.comb, self.areas[0], rows, self._power, sums)
         return self._received(sums)
 
     def correlated(self, i: RowKind) -> Array:
-        """Return ∫ G_i |∫ √(G_j G_j) μ|²/R over pairs in one channel, less slow phase noise.
+        """Return ∫ G_i |∫ √(G_j G_j) μ|²/R, less slow phase noise; R is the symbol rate.
 
-        f1 is in the received channel. The integrals depend on the delay between the two channels, and hardly
-        on the channels themselves: they are interpolated over delay, with β2 at the middle of all channels.
+        The inner integral is over pairs f2, f3 in one channel of j, and f1 is in the received channel. The
+        result depends on the delay between the two channels, and hardly on the channels themselves: it is
+        interpolated over delay, with β2 at the middle of all channels.
         """
         comb, mine = self.comb, self.nodes.received[:: self.nodes.each]
         walks = np.subtract.outer(i.row.delays[mine], self.j.row.delays)
@@ -235,9 +239,10 @@ class Sums:
         return i.row.density[mine] / comb.rate * (mixed @ self.j.row.density**2)
 
     def self_correlated(self) -> tuple[Array, Array, Array]:
-        """Return the received channel's terms on itself, W, that Φ4, Φ6 and Φ4² of `gaussian_noise` multiply.
+        """Return the terms of the received channel on itself, W, by which Φ4, Φ6 and Φ4² are multiplied.
 
-        ∫ G |∫ √(G G) μ df1|²/R over f3; |∬ √(G G G) μ|²/R²; the second's part in phase with the symbol.
+        `gaussian_noise` defines these. With the symbol rate R: ∫ G |∫ √(G G) μ df1|²/R over f3;
+        |∬ √(G G G) μ|²/R²; and the part of the latter that is in phase with the symbol.
         """
         row, comb, n = self.j.row, self.comb, self.nodes
         root = root_raised_cosine((n.f - comb.centres[n.received]) / comb.rate, comb.rolloff)

@@ -19,8 +19,8 @@ def repeated(work: Callable[[], Any]) -> Callable[..., None]:
 class InPlaceFFT(Protocol):
     """A planned in-place Fourier transform of complex arrays of one shape.
 
-    ``forward`` has NumPy's sign and no scale; ``backward`` is the *unscaled* inverse: the caller includes 1/N
-    in the factors that multiply the spectrum.
+    ``forward`` has the sign of ``numpy.fft.fft`` and no scale. ``backward`` is N times the inverse: the
+    caller includes 1/N in the factors that multiply the spectrum.
     """
 
     def forward(self, array: Any, /) -> None: ...
@@ -31,7 +31,7 @@ class InPlaceFFT(Protocol):
 class RealFFT(Protocol):
     """A planned Fourier transform of real fields (Nz, Ny, Nx) to spectra (Nz, Ny, Nx//2+1) and back.
 
-    Sign and scale are as in `InPlaceFFT`; axes of one point are skipped; ``backward`` overwrites its input.
+    ``forward`` has NumPy's sign and no scale; ``backward`` is N times the inverse, and overwrites its input.
     """
 
     def forward(self, real: Any, spectrum: Any, /) -> None: ...
@@ -64,7 +64,7 @@ class Device(Protocol):
         ...
 
     def copy(self, target, source, /) -> None:
-        """Copy ``source`` to ``target``: contiguous arrays of one shape and type, on the device or host."""
+        """Copy ``source`` to ``target``, contiguous arrays of one shape and dtype, on the device or host."""
 
     def asarray(self, array, /, dtype=None) -> Any:
         """Return a copy of ``array`` on this device (``array`` itself if it is already there)."""
@@ -73,14 +73,15 @@ class Device(Protocol):
         """Return a NumPy copy of ``array`` (the array itself on a CPU)."""
 
     def view(self, array, /, write: bool = False) -> Any:
-        """Return an array of any library as an array of ``xp`` in the same memory; None if on another device.
+        """Return an array of another library as a NumPy or CuPy array in the same memory.
 
-        ``array`` has ``__array_interface__``, ``__cuda_array_interface__`` or ``__dlpack__``. Raises
-        ValueError if ``write`` is set and ``array`` is read-only, and any error of the code of ``array``.
+        The result is None if ``array`` is not on this device. ``array`` has ``__array_interface__``,
+        ``__cuda_array_interface__`` or ``__dlpack__``; errors that these raise are passed on. ValueError if
+        ``write`` is set and ``array`` is read-only.
         """
 
     def address(self, array, /) -> int:
-        """Return the start address of an array of ``xp``."""
+        """Return the address of the first element of a NumPy or CuPy array of this device."""
         ...
 
     def borrow(self, array, /) -> Any:
@@ -93,11 +94,11 @@ class Device(Protocol):
         """Return the inverse Fourier transform as ``numpy.fft.ifft`` does; single precision stays single."""
 
     def row_fft(self, rows: int, n: int, dtype) -> InPlaceFFT:
-        """Plan transforms of arrays (rows, n) with up to ``rows`` rows, or of one row of shape (n,)."""
+        """Plan transforms along n of complex arrays (k, n) with up to ``rows`` rows, or of one row (n,)."""
         ...
 
     def real_fft(self, shape: tuple[int, int, int], dtype, axes: tuple[int, ...] = (0, 1, 2)) -> RealFFT:
-        """Plan transforms of float32 or float64 fields of ``shape`` along ``axes``: all, or the last ones."""
+        """Plan transforms of real fields of ``shape`` along ``axes``: all axes, or the last one or two."""
         ...
 
     def axis_fft(self, shape: tuple[int, int, int], dtype, axis: int) -> InPlaceFFT:
@@ -105,30 +106,32 @@ class Device(Protocol):
         ...
 
     def export(self, array) -> Callable[[], Any]:
-        """Return a function, for any thread, that waits until ``array`` is computed and returns it as a
-        host array. Until then the caller must not change ``array``.
+        """Return a function that any thread may call to get ``array`` in host memory.
+
+        The function waits until ``array`` is computed. Until it returns the caller must not change ``array``.
         """
         ...
 
     def map_rows(self, rows: int, work: Callable[[slice], None]) -> None:
-        """Call ``work`` for slices that together cover ``range(rows)`` once, possibly in parallel.
+        """Call ``work`` for slices that together cover ``range(rows)`` exactly once.
 
-        Each slice is small enough for its data to stay in cache between the operations of ``work``.
+        A CPU passes single rows, on several threads, so that a row stays in cache; a GPU passes all rows at
+        once.
         """
 
     def kernels(self, table: KernelTable | str) -> Any:
-        """Return an object whose attributes launch the kernels of a table, by name; see `kernels.table`.
+        """Return an object whose methods launch the kernels of a table; see `kernels.table`.
 
-        ``table`` may instead be a module name, ``"wavefabric.optics.propagation.kernels.kerr"``. The result
-        is then the module's ``KERNELS(device)``, or without ``KERNELS`` the module; on a GPU it is
-        ``KERNELS(device)`` of ``<module>_cuda.py``, which has the same functions.
+        ``table`` may also be the name of a module, such as ``"wavefabric.optics.propagation.kernels.kerr"``.
+        A CPU then returns ``KERNELS(device)`` of this module, or the module itself if it has no ``KERNELS``.
+        A GPU returns ``KERNELS(device)`` of ``<module>_cuda``, which has the same functions.
         """
 
     def graph(self, work: Callable[[], None], kernels_alone: bool = False) -> Callable[..., None]:
         """Return a function ``repeat(times=1)`` that repeats all launches of ``work`` in less host time.
 
-        A GPU replays a CUDA graph. A CPU calls ``work`` again, unless ``kernels_alone`` says that ``work``
-        only launches kernels of tables: a CPU records those.
+        A GPU captures a CUDA graph. A CPU records the launches if ``kernels_alone`` says that ``work`` only
+        launches kernels of tables; otherwise it calls ``work`` again.
         """
         ...
 

@@ -23,12 +23,12 @@ def bfloat16() -> np.dtype:
 
 
 def named(dtype: Any) -> np.dtype:
-    """Return a NumPy dtype, also for the name "bfloat16"; `MissingExtra` if that needs ml_dtypes."""
+    """Return ``dtype`` as a NumPy dtype; the name "bfloat16" needs ml_dtypes, else `MissingExtra`."""
     return bfloat16() if isinstance(dtype, str) and dtype == NAME else np.dtype(dtype)
 
 
 def viewed(array: Any, view: Callable[[Any], Any]) -> Any:
-    """Return ``view(array)``, also for bfloat16 tensors of PyTorch, which PyTorch does not export."""
+    """Return ``view(array)``; ``view`` gets bfloat16 tensors of PyTorch, unknown to NumPy, as int16."""
     if str(getattr(array, "dtype", "")) != f"torch.{NAME}":
         return view(array)
     result = view(array.view(sys.modules["torch"].int16))

@@ -40,16 +40,18 @@ class CpuRowFFT:
         self._kernels.transform_rows(self._plan, np.atleast_2d(field), True)
 
     def arrange(self, factors: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
-        """Return spectral factors (kinds, n), complex128, as real numbers in the order that `multiply` reads.
+        """Return spectral factors in the layout that `multiply` reads: real, (sets, `RowPlan.factors`).
 
-        Each row of a field uses one kind of factors. The result has shape (kinds, `RowPlan.factors`).
+        ``factors`` is (sets, n), complex128; each row of a field is multiplied by one of the sets. The result
+        is written to ``out`` if that is given.
         """
         return self._arranged(self._plan, factors, out)
 
     def multiply(self, field: np.ndarray, arranged: np.ndarray, kinds: np.ndarray) -> None:
-        """Transform each row of a field, multiply by the factors of its kind, transform back; in place.
+        """Multiply the spectrum of each row of ``field`` by spectral factors, in place and without scaling.
 
-        Nothing is scaled. ``kinds`` is (rows,) int32. If rows are fewer than threads, threads share rows.
+        Each row is transformed, multiplied and transformed back. ``kinds``, (rows,) int32, is the number of
+        each row's set of factors in ``arranged``, which is a result of `arrange`.
         """
         together = len(field) < self._device.threads and self._plan.inner == self._plan.points
         for part in _PARTS if together else (_ALL,):
@@ -81,7 +83,7 @@ class CpuAxisFFT:
 
 
 class CpuRealFFT:
-    """Transforms real fields (Nz, Ny, Nx) along x, then along the other ``axes`` longer than one point."""
+    """Transforms real fields of ``shape`` along x, then along those of ``axes`` with more than one point."""
 
     def __init__(self, device: Any, shape: tuple[int, int, int], dtype: Any, axes: tuple[int, ...]):
         nz, ny, nx = map(int, shape)

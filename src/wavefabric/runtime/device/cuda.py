@@ -95,7 +95,7 @@ class CudaRowFFT:
 
 
 class CudaRealFFT:
-    """Transforms real 3-D fields out of place along the last axes by cuFFT; each plan has a work area."""
+    """Transforms real 3-D fields by cuFFT along their last axes, from one array to another."""
 
     def __init__(self, shape, dtype, axes: tuple[int, ...] = (0, 1, 2)):
         # cuFFT needs adjacent axes: an axis of one point between two others is transformed too.
@@ -224,7 +224,7 @@ class CudaDevice:
         return cupy.fft.ifft(array, axis=axis)
 
     def export(self, array):
-        """Return a function that copies ``array`` to the host on another stream, after enqueued work."""
+        """Return a function that copies ``array`` to the host, after the work that is enqueued now."""
         ready = cupy.cuda.Event(disable_timing=True)
         ready.record()
 
@@ -255,10 +255,11 @@ class CudaDevice:
         before: tuple[str, ...] = (),
         prelude: str = "",
     ) -> CompilingModule:
-        """Start to compile a ``.cu`` file of a package; CuPy caches the cubin on disk for later processes.
+        """Start to compile a CUDA source file in the background; return the module, not yet compiled.
 
-        ``definitions`` are macros, ``-DNAME=VALUE``; ``before`` lists sources (``"package/file.cu"``) and
-        ``prelude`` is text to put in front. Modules compile in parallel; ``get_function`` waits.
+        ``source`` is a file in the Python package ``package``. Sources in ``before`` (``"package/file.cu"``)
+        and the text ``prelude`` are put in front; ``definitions`` are macros, ``-DNAME=VALUE``.
+        ``get_function`` of the module waits for the compilation. CuPy caches the binary on disk.
         """
         code = prelude + cuda_text(*before, f"{package}/{source}")
         return CompilingModule(self._compilers.submit(compile_module, self.index, code, definitions))
@@ -266,7 +267,7 @@ class CudaDevice:
     launch, prepared = staticmethod(launch), staticmethod(prepared)
 
     def resident_blocks(self, function, threads: int, shared: int) -> int:
-        """Return how many blocks with ``shared`` bytes of shared memory each fit on a multiprocessor."""
+        """Return how many blocks of a kernel, with ``shared`` bytes each, a multiprocessor runs at once."""
         ask = cupy.cuda.driver.occupancyMaxActiveBlocksPerMultiprocessor
         return int(ask(function.kernel.ptr, threads, shared))
 

@@ -18,8 +18,8 @@ _FIRST_USE = Lock()
 def compile_module(device: int, code: str, definitions: tuple[str, ...]) -> cupy.RawModule:
     """Return a module of kernels compiled for the GPU with the index ``device``; any thread may call it.
 
-    ``definitions`` are macros, ``-DNAME=VALUE``, written into the code, not passed as options: for each new
-    set of options CuPy compiles an empty file, 12 ms on one thread at a time, before it looks on disk.
+    ``definitions`` are macros, ``-DNAME=VALUE``. They are written into the code, not passed as options: CuPy
+    compiles an empty file, 12 ms on one thread at a time, for each new set of options.
     """
     cupy.cuda.Device(device).use()  # threads select devices separately
     with _FIRST_USE:

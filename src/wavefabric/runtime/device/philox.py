@@ -30,7 +30,10 @@ SYMBOLS, AMPLIFIER, RECEIVER, MIXING, LOADING, COUPLING, GAINS, LASER = 1, 2, 3,
 
 
 def stream(domain: int, a: int, b: int = 0) -> int:
-    """Return the stream number of item (a, b) of a domain, e.g. (row, channel) of SYMBOLS; a, b < 2^28."""
+    """Return the number of a random stream, different for each use and each pair of indices below 2^28.
+
+    ``domain`` is the use, such as SYMBOLS; ``a`` and ``b`` are indices in it, such as a row and a channel.
+    """
     for value in (a, b):
         if not 0 <= value < 1 << 28:
             raise InputError(f"stream: index {value} given, 0 to {(1 << 28) - 1} allowed")
@@ -56,11 +59,10 @@ def philox_uint32(out: np.ndarray, seed: int, stream: int, offset: int) -> None:
 def add_complex_normal(out: np.ndarray, sigma: float, seed: int, stream: int, offset: int) -> None:
     """Add circular complex Gaussian noise on the host: ``out[i] += sigma n``, ``E|n|² = 1``.
 
-    Element ``i`` uses all of counter ``i + offset``: 53 bits for the radius, 53 for the angle of Box and
-    Muller's method, always in double precision (G. E. P. Box, M. E. Muller 1958, doi
-    10.1214/aoms/1177706645). Real and imaginary part each have the variance ``sigma²/2``, in the unit of
-    ``out``: complex128 or complex64, shape (n,). ``seed``, ``stream`` and ``offset`` are as in
-    `philox_uint32`.
+    ``out`` is complex64 or complex128, (n,); real and imaginary part of the noise each have the variance
+    ``sigma²/2``. ``seed``, ``stream`` and ``offset`` are as in `philox_uint32`. Element ``i`` uses the 128
+    bits of counter ``i + offset`` for radius and angle of Box and Muller's method, in double precision (G. E.
+    P. Box, M. E. Muller 1958, doi 10.1214/aoms/1177706645).
     """
     name = "add_complex_normal_float" if out.dtype == np.complex64 else "add_complex_normal_double"
     call_kernel(name, out, float(sigma), seed, stream, offset)

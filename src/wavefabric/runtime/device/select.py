@@ -17,9 +17,9 @@ def cuda_count() -> int:
 
 
 def _cuda(index: int | None = None) -> tuple[Any, str]:
-    """Return the module `device.cuda`, or None without a usable GPU, and as text why it can be used or not.
+    """Return the module `device.cuda`, or None if no GPU can be used, and a text that says why.
 
-    With ``index`` the CUDA context of that GPU is created in the background.
+    With ``index`` the CUDA context of that GPU is created while CuPy is imported.
     """
     if find_spec("cupy") is None:
         return None, "not installed"

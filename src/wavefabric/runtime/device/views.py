@@ -30,7 +30,7 @@ def address(array: np.ndarray, /) -> int:
 
 
 def view(array: Any, /, write: bool = False) -> np.ndarray | None:
-    """Return an array of any library as a NumPy view; see `wavefabric.runtime.device.base.Device.view`."""
+    """Return an array of any library as a NumPy array in the same memory; None if not in host memory."""
     return viewed(array, lambda each: _view(each, write))
 
 

@@ -24,7 +24,7 @@ _IN_PLACE = ("all-reduce", "broadcast")
 
 
 class CallOptions(TypedDict, total=False):
-    """Holds options of a collective call, see `CollectiveCalls`."""
+    """Holds the keyword arguments that choose the algorithm of a collective call, see `CollectiveCalls`."""
 
     algorithm: str | Schedule
     radix: int | None
@@ -32,7 +32,7 @@ class CallOptions(TypedDict, total=False):
 
 
 class CollectiveCalls:
-    """Provides collective operations; all ranks call the same operations in the same order.
+    """Provides collective operations on arrays; all ranks call the same operations in the same order.
 
     **Arrays** have the same shape and dtype (float16, 32, 64; int32, 64; complex64, 128; bfloat16, if
     ml_dtypes is installed) on all ranks. They are on the communicator's device: for CPUs arrays of NumPy or
@@ -40,13 +40,12 @@ class CollectiveCalls:
     ``__cuda_array_interface__`` or ``__dlpack__``. GPU work is enqueued on CuPy's current stream. Results are
     written to the caller's memory.
 
-    **Algorithms** (``algorithm``): a name of `wavefabric.collectives.registry.ALGORITHMS` with ``radix`` and
-    ``pieces``; a `Schedule` that performs the operation, which is verified once and scaled to the array's
-    size; or ``"auto"``: the algorithm that is fastest in the communicator's tuning, with the tuning's
-    protocol if the transport supports it for these ranks, or without a tuning
-    `wavefabric.collectives.tuning.default_choice`. Sums are computed in the order of the schedule: their bits
-    are the same on all ranks, in every run and with every protocol, except that a switch (``nvls``) adds in
-    an order of its own.
+    **Algorithms.** ``algorithm`` is a name in `wavefabric.collectives.registry.ALGORITHMS` (``radix`` and
+    ``pieces`` are its parameters), a `Schedule` that performs the operation, or ``"auto"``. A schedule is
+    verified once and scaled to the array's size. ``"auto"`` is the algorithm, and if possible the protocol,
+    that was fastest in the communicator's tuning; without a tuning it is
+    `wavefabric.collectives.tuning.default_choice`. Sums are computed in the order of the schedule, so all
+    ranks, runs and protocols give the same bits; only a switch (``nvls``) adds in an order of its own.
 
     **Memory.** Contiguous arrays are used in place. Other arrays are copied to buffers of the communicator.
     The transport ``p2p`` also copies arrays that are not from `allocate` (or views of such arrays), since
@@ -71,29 +70,29 @@ class CollectiveCalls:
     def _prepared(self) -> PreparedCalls: ...
 
     def all_reduce(self, array, **algorithm: Unpack[CallOptions]):
-        """Sum ``array`` over all ranks, in place, and return it; collective."""
+        """Replace ``array`` by its sum over all ranks, and return it; all ranks make this call."""
         return self._call("all-reduce", array, array, **algorithm)
 
     def all_gather(self, part, out=None, **algorithm: Unpack[CallOptions]):
-        """Return ``part`` of all ranks, (ranks, *part.shape), in ``out`` or a new array; collective."""
+        """Return an array whose entry r is ``part`` of rank r, in ``out`` if given; all ranks call this."""
         return self._call("all-gather", part, out, **algorithm)
 
     def reduce_scatter(self, array, out=None, **algorithm: Unpack[CallOptions]):
-        """Return entry ``rank`` of the sum of all ranks' arrays, in ``out`` or a new array; collective.
+        """Sum ``array`` over all ranks; return the entry of the sum that has the number of this rank.
 
-        ``array`` has shape (ranks, ...).
+        ``array`` is (ranks, ...). The result is in ``out`` or a new array. All ranks make this call.
         """
         return self._call("reduce-scatter", array, out, **algorithm)
 
     def all_to_all(self, array, out=None, **algorithm: Unpack[CallOptions]):
-        """Send ``array[r]`` to rank r and return what rank r sent as ``out[r]``; collective.
+        """Send ``array[r]`` to each rank r; return an array whose entry r was sent by rank r.
 
-        ``array`` and ``out``, a new array by default, have shape (ranks, ...).
+        Both are (ranks, ...). The result is in ``out`` or a new array. All ranks make this call.
         """
         return self._call("all-to-all", array, out, **algorithm)
 
     def broadcast(self, array, root: int = 0, **algorithm: Unpack[CallOptions]):
-        """Copy ``array`` of rank ``root`` into ``array`` of every other rank, and return it; collective."""
+        """Copy ``array`` of rank ``root`` to ``array`` of all other ranks; return it. All ranks call this."""
         return self._call("broadcast", array, array, root, **algorithm)
 
     def _call(
@@ -113,7 +112,7 @@ class CollectiveCalls:
         return target if out is None else out
 
     def _arrays(self, collective: str, array, out, root: int) -> tuple[Any, Any]:
-        """Return source and target as arrays of the device, the same array for in-place operations."""
+        """Return the arrays that an operation reads and writes; in place both are the same array."""
         key = "part" if collective == "all-gather" else "array"
         in_place = collective in _IN_PLACE
         source = self._view(key, array, in_place and not (collective == "broadcast" and self.rank == root))
@@ -168,7 +167,10 @@ def _checked_algorithm(algorithm: str | Schedule, radix: int | None, pieces: int
 
 
 def checked_tuning(control: Control, tuning: str | Path | Tuning | None) -> Tuning | None:
-    """Return a tuning, read by rank 0 if a file; `InputError` for another number of ranks. Collective."""
+    """Return a tuning; if it is a file, rank 0 reads it for all ranks, which make this call together.
+
+    `InputError` for a tuning of another number of ranks.
+    """
     if tuning is None:
         return None
     from wavefabric.collectives.tuning import Tuning, load_tuning

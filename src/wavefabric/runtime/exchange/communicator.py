@@ -69,7 +69,7 @@ class Communicator(CollectiveCalls):
         return self._prepared_calls
 
     def allocate(self, shape, dtype):
-        """Return an uninitialised device array that other ranks may access; call before the first step."""
+        """Return an uninitialised device array that other ranks may access; call before time stepping."""
         return self._transport.allocate(shape, named(dtype))
 
     def bind(
@@ -80,13 +80,13 @@ class Communicator(CollectiveCalls):
         blocks: int | None = None,
         concurrent: int = 1,
     ) -> Exchange:
-        """Bind a schedule, the same on all ranks, to this rank's buffers; return the exchange. Collective.
+        """Bind a schedule to this rank's buffers; return an exchange, which can be run repeatedly.
 
-        Buffers are 1-D contiguous arrays from `allocate`, of one dtype, with at least as many elements as the
-        schedule says. ``protocol`` is one of `protocols`; ``blocks`` is the number of the kernel's blocks
-        of threads, by default so few that the kernels of ``concurrent`` exchanges run at once. `InputError`
-        if the schedule is for another number of ranks, buffers are missing, too small, not contiguous or of
-        several dtypes, or the protocol cannot be used.
+        All ranks make this call with the same schedule. ``buffers`` are 1-D contiguous arrays from
+        `allocate`, by name, of one dtype and at least as long as the schedule says. ``protocol`` is one of
+        `protocols`. ``blocks`` is the number of thread blocks if the exchange is a GPU kernel; by default it
+        is so small that the kernels of ``concurrent`` exchanges run at once. `InputError` if the schedule is
+        for another number of ranks, buffers are missing or unsuitable, or the protocol cannot be used.
         """
         from wavefabric.collectives.plans.plan import PROTOCOLS
 
@@ -137,12 +137,12 @@ class Communicator(CollectiveCalls):
 
     @contextmanager
     def recording(self, path: str | Path | None = None, force: bool = False) -> Iterator[StepRecorder]:
-        """Record the exchanges of one step as a schedule, and write it to a JSON file; collective.
+        """Record the exchanges of one time step in this block as a schedule, and write it to a JSON file.
 
-        Only exchanges bound inside the block count. Of a simulation in the block on this communicator the
-        second step is recorded; other programs mark the step with `StepRecorder.step`. `InputError` for one
-        rank, a run of one step, ranks that start different exchanges, and a file that exists (without
-        ``force``) or cannot be written.
+        All ranks enter the block. Only exchanges that are bound in the block are recorded. A simulation that
+        runs in the block is recorded in its second step; other programs mark a step by `StepRecorder.step`.
+        `InputError` for one rank, a run of one step, ranks that start different exchanges, and a file that
+        exists (without ``force``) or cannot be written.
         """
         from wavefabric.runtime.exchange.step_recorder import StepRecorder
 
@@ -165,7 +165,7 @@ class Communicator(CollectiveCalls):
         return f"{self.transport}, {by}" if self.one_sided else self.transport
 
     def symmetric(self, shape, dtype) -> SymmetricArray:
-        """Return an array into which kernels of all ranks may write (`Transport.symmetric`); collective."""
+        """Return an array that kernels of all ranks may write (`Transport.symmetric`); all call this."""
         return self._transport.symmetric(shape, np.dtype(dtype))
 
     def describe(self) -> dict[str, Any]:

@@ -27,7 +27,10 @@ _T = TypeVar("_T")
 
 
 class Control:
-    """Exchanges small objects between ranks, here for one rank; collective except `abort` and array calls."""
+    """Exchanges small Python objects between ranks; this base class serves a single rank.
+
+    All ranks make each call together, except `abort`, `send_array` and `recv_array`.
+    """
 
     rank, size = 0, 1
 
@@ -51,17 +54,17 @@ class Control:
         return value
 
     def sum(self, value: Any) -> Any:
-        """Return the sum, in rank order, of numbers or equal-shaped arrays: the same bits on all ranks."""
+        """Return the sum of all ranks' numbers or arrays, added in rank order: the same bits on all ranks."""
         return value
 
     def send_array(self, peer: int, array: np.ndarray, tag: int = 0) -> None:
-        """Send a contiguous host array to rank ``peer``."""
+        """Send a contiguous host array to rank ``peer``, which receives it with the same ``tag``."""
 
     def recv_array(self, peer: int, array: np.ndarray, tag: int = 0) -> None:
         """Receive from rank ``peer`` into a contiguous host array of the same size."""
 
     def gather_failures(self, message: str, code: int, timeout: float) -> list[tuple[str, int]] | None:
-        """Return message and exit code of every rank if all ranks fail within ``timeout`` s, else None."""
+        """Wait up to ``timeout`` s for all ranks to fail; return message and exit code of each, else None."""
         return [(message, code)]
 
     def abort(self, code: int) -> NoReturn:
@@ -70,7 +73,7 @@ class Control:
 
 
 class MPIControl(Control):
-    """Exchanges small objects by MPI, on duplicates of mpi4py's ``comm``, separate from other messages."""
+    """Exchanges small objects between ranks by MPI, apart from the other messages on ``comm`` of mpi4py."""
 
     def __init__(self, comm):
         self._comm, self._failures = comm.Dup(), comm.Dup()
@@ -128,17 +131,17 @@ class MPIControl(Control):
 
 
 def check_agreement(control: Control, facts: dict[str, str]) -> None:
-    """Check that facts, such as versions, digests of the input or options, agree between ranks; collective.
+    """Check that ``facts``, such as versions or options, are equal on all ranks, which call this together.
 
-    If facts differ, all ranks raise the same `InputError`: the first such key, two ranks, their values.
+    If a fact differs, all ranks raise the same `InputError`, with its key, two ranks and their values.
     """
     compare(control.all_gather(facts))
 
 
 def on_first_rank(control: Control, call: Callable[[], _T]) -> _T:
-    """Run ``call`` on rank 0; all ranks return its (small) value or raise its error. Collective.
+    """Run ``call`` on rank 0; all ranks make this call and return its (small) value or raise its error.
 
-    Other ranks raise InputError and OSError unchanged, and RuntimeError for other errors.
+    On other ranks an error that is no InputError or OSError becomes a RuntimeError.
     """
     value, error = _attempt(call) if control.rank == 0 else (None, None)
     value, told = control.bcast((value, _for_all(error)))
@@ -148,7 +151,10 @@ def on_first_rank(control: Control, call: Callable[[], _T]) -> _T:
 
 
 def on_all_ranks(control: Control, call: Callable[[], _T]) -> _T:
-    """Run ``call``, which is not collective, on every rank; if one fails, all raise as in `on_first_rank`."""
+    """Run ``call``, which must not communicate, on every rank; if it fails on one, all ranks raise the error.
+
+    All ranks make this call. Errors are passed on as in `on_first_rank`.
+    """
     value, error = _attempt(call)
     for rank, told in enumerate(control.all_gather(_for_all(error))):
         if told is not None:
@@ -164,7 +170,10 @@ def _attempt(call: Callable[[], _T]) -> tuple[_T | None, Exception | None]:
 
 
 def _for_all(error: Exception | None) -> Exception | None:
-    """Return an error that can be sent to all ranks and raised there: same kind and text, nothing else."""
+    """Return a copy of ``error``, without references to this process, that other ranks can raise.
+
+    The class stays the same for InputError and OSError; other errors become RuntimeError.
+    """
     match error:
         case None:
             return None
@@ -178,7 +187,7 @@ def _for_all(error: Exception | None) -> Exception | None:
 
 
 def compare(gathered: Sequence[dict[str, str]]) -> None:
-    """Raise the `InputError` of `check_agreement` if facts, one dictionary per rank, differ."""
+    """Raise `InputError` for the first key whose value differs between the dictionaries, one per rank."""
     for key in dict.fromkeys(key for each in gathered for key in each):
         values = [each.get(key, "nothing") for each in gathered]
         other = next((rank for rank, value in enumerate(values) if value != values[0]), None)
@@ -188,7 +197,7 @@ def compare(gathered: Sequence[dict[str, str]]) -> None:
 
 
 def mpi_world():
-    """Return mpi4py's communicator of all ranks; `MissingExtra` without it, `InputError` on a wrong size."""
+    """Return mpi4py's communicator of all ranks; `InputError` unless it has as many ranks as were started."""
     started = environment.expected_ranks() or environment.ranks()
     fault = "they do not see one another" if environment.ranks() == 1 else ""
     if not fault:
@@ -205,7 +214,7 @@ def mpi_world():
 
 @lru_cache(maxsize=1)
 def world_control() -> Control:
-    """Return the cached `Control` of all ranks; the first call is collective, with errors of `mpi_world`."""
+    """Return the `Control` of all ranks, which make the first call together; errors as for `mpi_world`."""
     return Control() if environment.ranks() == 1 else MPIControl(mpi_world())
 
 

@@ -22,7 +22,10 @@ _CONCURRENT = 8
 
 @dataclass(frozen=True)
 class Message:
-    """A copy of a box of rank ``src``'s array to a box of ``dst``'s; (z, y, x) slices of equal shape."""
+    """A message that copies a box of rank ``src``'s array to a box of rank ``dst``'s array.
+
+    ``src_box`` and ``dst_box`` are (z, y, x) slices of equal shape.
+    """
 
     src: int
     dst: int
@@ -48,7 +51,7 @@ def _shape(box: Box) -> tuple[int, ...]:
 
 
 def message_schedule(ranks: int, messages: list[Message], fields: int = 1) -> Schedule:
-    """Return the schedule of the messages between different ranks; each moves a box of ``fields`` fields."""
+    """Return the schedule of the messages that go to another rank, each with its box of ``fields`` arrays."""
     from wavefabric.collectives import point_to_point
 
     ends = [(m.src, m.dst, fields * m.points) for m in messages if m.src != m.dst]
@@ -56,11 +59,12 @@ def message_schedule(ranks: int, messages: list[Message], fields: int = 1) -> Sc
 
 
 class RegionExchange:
-    """Exchanges boxes of arrays between ranks; one kernel packs all of a rank's messages, one unpacks them.
+    """Exchanges boxes of 3-D arrays between ranks; one kernel packs all messages of a rank, one unpacks them.
 
-    ``messages`` are the messages of all ranks, the same list on every rank. Boxes that a rank receives must
-    not overlap; nor may, within one array, boxes that a rank sends to itself. ``send_shape`` and
-    ``recv_shape`` are the shapes of this rank's arrays, (Nz, Ny, Nx); ``fields`` arrays travel together.
+    ``messages`` are the messages of all ranks, the same list on every rank. ``send_shape`` and ``recv_shape``
+    are the shapes (Nz, Ny, Nx) of this rank's arrays; a call moves the boxes of ``fields`` arrays. Boxes that
+    a rank receives must not overlap. Boxes that a rank copies within one array must not overlap their
+    targets.
     """
 
     def __init__(
@@ -92,13 +96,16 @@ class RegionExchange:
         self.exchange = comm.bind(schedule, buffers, concurrent=_CONCURRENT)
 
     def start(self, arrays: list[Any]) -> None:
-        """Pack and send boxes of ``arrays``; these may be changed then unless a rank sends to itself."""
+        """Pack the boxes of ``arrays`` and start to send them to other ranks.
+
+        The arrays may then be changed, but not before `finish` if the rank also sends boxes to itself.
+        """
         self._check(arrays, 0)
         self._start(arrays)
         self._sources = arrays if self._has_local else []
 
     def finish(self, arrays: list[Any], weights=None) -> None:
-        """Wait for the boxes of other ranks, and write them times ``weights`` into ``arrays``.
+        """Wait for the boxes of other ranks, multiply them by ``weights`` and write them into ``arrays``.
 
         ``weights`` are three real vectors, along z, y and x; None means 1.
         """
@@ -128,7 +135,7 @@ class RegionExchange:
 
 
 class RegionSum(RegionExchange):
-    """Adds received messages of one field to the boxes, in the order of the messages; boxes may overlap."""
+    """Adds the boxes that come from other ranks to one field, in the order of messages; boxes may overlap."""
 
     def _connect(self, comm: Communicator, messages: list[Message], dtype) -> None:
         super()._connect(comm, messages, dtype)
@@ -144,10 +151,11 @@ class RegionSum(RegionExchange):
 
 
 class OneSidedRegionExchange(RegionExchange):
-    """A `RegionExchange` by kernels that write into other ranks' memory; if a sends to b, b must send to a.
+    """A `RegionExchange` whose kernels write boxes directly into other ranks' memory.
 
-    Messages alternate between two staging buffers. No acknowledgement is sent: a sender has waited for the
-    receiver's message of the previous call, and the receiver sent that after it had emptied this buffer.
+    If rank a sends to b, b must also send to a. A receiver has two staging buffers, which messages use in
+    turn. So no acknowledgement is needed: before a sender writes to a buffer again, it has received the other
+    rank's message of the call in between, which that rank sent after it had emptied the buffer.
     """
 
     def _connect(self, comm: Communicator, messages: list[Message], dtype) -> None:

@@ -13,7 +13,7 @@ from wavefabric.runtime.exchange.transports import TRANSPORTS, available
 
 
 def transports() -> dict[str, dict[str, Any]]:
-    """Return ``available`` and ``detail`` (library, or what is missing) by transport; starts processes."""
+    """Return by transport whether it is ``available``, and the library or what is missing as ``detail``."""
     gpus, rows = cuda_count(), {"mpi": available("mpi")}
     for name, description in list(TRANSPORTS.items())[2:]:
         if not rows["mpi"][0]:
@@ -26,7 +26,7 @@ def transports() -> dict[str, dict[str, Any]]:
 
 
 def links() -> dict[str, Any] | None:
-    """Return the link classes between this host's GPUs as rows, and NUMA nodes; None if unknown."""
+    """Return the class of link from each GPU of this host to each other, and NUMA nodes; None if unknown."""
     try:
         topology = gpu_topology.query()
     except InputError:
@@ -35,7 +35,7 @@ def links() -> dict[str, Any] | None:
 
 
 def ranks(control) -> list[dict[str, Any]]:
-    """Return for each rank its number, host number, device, device identity and CPU threads; collective."""
+    """Return number, host, device, device identity and CPU threads of each rank; all ranks call this."""
     hosts = control.all_gather(socket.gethostname())
     device = rank_device(None, hosts[: control.rank].count(hosts[control.rank]))
     mine = {

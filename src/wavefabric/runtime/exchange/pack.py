@@ -8,7 +8,10 @@ import numpy as np
 
 
 def make_table(device, boxes, fields: int):
-    """Return the table of messages of ``fields`` fields; ``boxes`` are (z, y, x) slices, one per message."""
+    """Return the table of messages: int64 rows (first z, y, x, points along z, y, x, offset in the buffer).
+
+    Each message has one of ``boxes``, (z, y, x) slices, of each of ``fields`` arrays.
+    """
     rows, offset = [], 0
     for box in boxes:
         size = [s.stop - s.start for s in box]
@@ -18,20 +21,20 @@ def make_table(device, boxes, fields: int):
 
 
 def _boxes(table, array):
-    """Yield each box of ``array`` with its offset in the buffer and its number of points."""
+    """Yield, per row of ``table``, a box of ``array``, its offset in the buffer and its number of points."""
     for z, y, x, nz, ny, nx, offset in table:
         yield array[z : z + nz, y : y + ny, x : x + nx], offset, nz * ny * nx
 
 
 def _weigh(box, row, weights) -> None:
-    """Multiply ``box`` by the weight vectors along z, y and x; do nothing if ``weights`` is None."""
+    """Multiply ``box``, described by a ``row`` of a table, by the ``weights`` along z, y and x, if any."""
     if weights is not None:
         z, y, x = (w[i : i + n] for w, i, n in zip(weights, row[:3], row[3:6], strict=True))
         box *= z[:, None, None] * y[:, None] * x
 
 
 def pack(buffer, arrays, table) -> None:
-    """Copy boxes of ``arrays``, a list of (Nz, Ny, Nx) fields of the buffer's dtype, into ``buffer``."""
+    """Copy the boxes that ``table`` lists from each of ``arrays``, fields (Nz, Ny, Nx), to ``buffer``."""
     for number, array in enumerate(arrays):
         for box, offset, size in _boxes(table, array):
             first = offset + number * size
@@ -39,7 +42,7 @@ def pack(buffer, arrays, table) -> None:
 
 
 def unpack(buffer, arrays, table, weights) -> None:
-    """Copy ``buffer`` into boxes of ``arrays`` and multiply these by ``weights`` (see `_weigh`)."""
+    """Copy ``buffer`` to the boxes that ``table`` lists in ``arrays``, times ``weights`` along z, y and x."""
     for number, array in enumerate(arrays):
         for row, (box, offset, size) in zip(table, _boxes(table, array), strict=True):
             first = offset + number * size
@@ -48,7 +51,7 @@ def unpack(buffer, arrays, table, weights) -> None:
 
 
 def copy_boxes(targets, sources, target_table, source_table, weights) -> None:
-    """Copy box n of ``source_table`` times ``weights`` to box n of ``target_table``, both on this rank."""
+    """Copy box n of each source, times ``weights``, to box n of each target, all in arrays of this rank."""
     for source, target in zip(sources, targets, strict=True):
         pairs = zip(target_table, _boxes(target_table, target), _boxes(source_table, source), strict=True)
         for row, (there, _, _), (here, _, _) in pairs:

@@ -67,11 +67,11 @@ class PackKernels:
         self._launch("copy", targets, target_table, *inputs, *_vectors(weights))
 
     def put(self, routes, arrays, table) -> None:
-        """Write boxes of ``arrays`` into other GPUs' memory; ``routes`` has a `ROUTE` per message."""
+        """Write boxes of ``arrays`` into other GPUs' memory, to an address in ``routes`` per message."""
         self._launch("put", arrays, table, routes)
 
     def take(self, routes, arrays, table, weights, timeout) -> None:
-        """Wait for other ranks' data, and write them times ``weights`` into boxes of ``arrays``."""
+        """Wait for the boxes that other ranks write here; copy them, times ``weights``, into ``arrays``."""
         self._launch("take", arrays, table, routes, *timeout.arguments, *_vectors(weights))
 
     def _launch(self, name, arrays, table, *more) -> None:

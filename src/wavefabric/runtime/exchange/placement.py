@@ -28,10 +28,11 @@ _NUMBER = re.compile(r"[0-9]{1,9}")
 
 
 def rank_device(device: str | Device | None, local_rank: int, placement: list[int] | None = None) -> Device:
-    """Return the device of a rank: for None, ``"auto"`` and ``"cuda"`` a GPU, else what ``device`` names.
+    """Return the device of the rank that is number ``local_rank`` on its host.
 
-    The GPU is entry ``local_rank`` of ``placement``, or GPU number ``local_rank`` modulo the number of GPUs.
-    On a host without GPUs the device is the CPU (an error for ``"cuda"``).
+    ``device`` None, ``"auto"`` or ``"cuda"`` means a GPU: entry ``local_rank`` of ``placement``, or without
+    one GPU ``local_rank`` modulo the number of GPUs. On a host without GPUs it means the CPU (``"cuda"``: an
+    error). Any other ``device`` is a name of a device, or the device itself.
     """
     if device not in (None, "auto", "cuda"):
         return get_device(device) if isinstance(device, str) else device  # type: ignore[return-value]
@@ -46,7 +47,7 @@ def rank_device(device: str | Device | None, local_rank: int, placement: list[in
 
 
 def traffic(schedule: Schedule, messages: bool = False) -> np.ndarray:
-    """Return the elements, or messages, sent from rank to rank in one run of a schedule, (ranks, ranks)."""
+    """Return a matrix of the elements (or messages) that rank a sends to rank b in one run of a schedule."""
     total = np.zeros((schedule.ranks, schedule.ranks), np.int64)
     amounts = 1 if messages else transfer_elements(schedule)
     np.add.at(total, (schedule.transfers["src"], schedule.transfers["dst"]), amounts)
@@ -55,12 +56,15 @@ def traffic(schedule: Schedule, messages: bool = False) -> np.ndarray:
 
 
 def crossings(amounts: np.ndarray, topology: GpuTopology, gpus: Sequence[int] | np.ndarray) -> dict[str, int]:
-    """Return how much of ``amounts`` crosses each class of links, slowest first; rank r is on ``gpus[r]``."""
+    """Return how much of a traffic matrix crosses each class of links, as a dictionary, slowest first.
+
+    ``amounts[a, b]`` is the traffic from rank a to rank b; rank r is on ``gpus[r]``.
+    """
     return dict(zip(topology.classes, _by_class(amounts, topology, [gpus])[:, 0].tolist(), strict=True))
 
 
 def _by_class(amounts: np.ndarray, topology: GpuTopology, placements) -> np.ndarray:
-    """Return how much of ``amounts`` crosses each class of links, (classes, placements), slowest first."""
+    """Return the traffic over each class of links, slowest first, per placement: (classes, placements)."""
     placed = np.asarray(placements)
     links = np.array(topology.links)[placed[:, :, None], placed[:, None, :]]
     crossed = [(amounts * (links == name)).sum((1, 2)) for name in topology.classes]
@@ -127,14 +131,17 @@ def best_placement(schedule: Schedule, topology: GpuTopology) -> Placement:
 
 
 def _swapped(placed: np.ndarray, rank: int, gpu: int) -> np.ndarray:
-    """Return a placement with ``rank`` on ``gpu``; the rank that had this GPU gets the other one."""
+    """Return ``placed`` with ``rank`` moved to ``gpu``; a rank that was there gets the other rank's GPU."""
     swapped = np.where(placed == gpu, placed[rank], placed)
     swapped[rank] = gpu
     return swapped
 
 
 def _greedy(both: np.ndarray, topology: GpuTopology, first: int) -> list[int]:
-    """Return GPUs chosen one rank at a time for least traffic on slow links; the busiest gets ``first``."""
+    """Return a GPU for each rank, chosen rank by rank such that slow links carry the least traffic.
+
+    ``both[a, b]`` is the traffic between ranks a and b. The rank with the most traffic gets GPU ``first``.
+    """
     ranks, links = len(both), topology.links
     placed = {int(np.argmax(both.sum(1))): first}
     while len(placed) < ranks:

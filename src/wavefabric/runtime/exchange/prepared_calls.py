@@ -42,7 +42,7 @@ def schedule_digest(schedule: Schedule) -> str:
 
 
 class Request(NamedTuple):
-    """A collective operation that all ranks request; its algorithm may be "auto" or a `schedule_digest`."""
+    """A collective operation as ranks request it; the algorithm may be "auto" or the digest of a schedule."""
 
     collective: str
     shape: tuple[int, ...]
@@ -52,7 +52,7 @@ class Request(NamedTuple):
 
 
 class PreparedCall:
-    """An operation that ranks agreed on; source and target are in the buffers ``before`` and ``after``."""
+    """An operation ready to run, with its source in buffer number ``before`` and its result in ``after``."""
 
     def __init__(self, program: Program, request: Request, before: int, after: int, protocol: str):
         self.request, self.before, self.after, self.protocol = request, before, after, protocol
@@ -68,7 +68,7 @@ class PreparedCall:
 
 
 def _held_part(program: Program, held: Holdings, buffer: int) -> slice | None:
-    """Return the contiguous part of a buffer that ``held`` assigns to this rank; None if there is none."""
+    """Return the slice of a buffer whose chunks ``held`` assigns to this rank; None if there is none."""
     chunks = [chunk for owner, b, chunk in held if (owner, b) == (program.rank, buffer)]
     if not chunks:
         return None
@@ -80,7 +80,7 @@ class PreparedCalls:
     """Runs the collective operations of a communicator, prepares new ones and caches them.
 
     Ranks make the same calls in the same order, so either all find an operation in the cache or none does.
-    Bindings to memory may differ between ranks, unless the transport's `bind` is collective
+    Each rank may bind an operation to new memory alone, unless ranks communicate in the transport's `bind`
     (`talks_in_bind`).
     """
 
@@ -99,7 +99,7 @@ class PreparedCalls:
         self._calls = 0
 
     def refuse(self, collective: str, error: InputError) -> NoReturn:
-        """Raise ``error``, in an operation's first call on all ranks, since ranks then compare arguments."""
+        """Raise ``error``, on all ranks in an operation's first call, when all ranks compare arguments."""
         if collective not in self._agreed:
             self._calls += 1
             self._gather({}, str(error))
@@ -128,7 +128,7 @@ class PreparedCalls:
     # --- the first time ---------------------------------------------------------------------------------
 
     def _gather(self, facts: dict[str, str], error: str = "", more: Any = None) -> tuple:
-        """Compare ``facts`` between ranks and return the value ``more`` of each rank; collective.
+        """Return ``more`` of each rank, after a check that ``facts`` are equal on all ranks, which call this.
 
         If facts differ, or a rank has an ``error``, all ranks raise the same `InputError`.
         """
@@ -141,7 +141,7 @@ class PreparedCalls:
         return rest
 
     def _prepare(self, program_of: ProgramOf, request: Request, own: Schedule | None) -> PreparedCall | None:
-        """Agree on an operation and build its schedule; return None if no data move. Collective."""
+        """Agree with all ranks on an operation, and build its schedule; return None if no data move."""
         ranks = self._control.size
         elements = int(np.prod(request.shape, dtype=np.int64))
         elements *= ranks if request.collective == "all-gather" else 1
@@ -180,7 +180,7 @@ class PreparedCalls:
     # --- memory -----------------------------------------------------------------------------------------
 
     def _addresses(self, call: PreparedCall, source, target) -> tuple[Hashable, Hashable]:
-        """Return the addresses of source and target, None where a shared buffer is used instead."""
+        """Return the address of source and of target, or None for one that is copied to a shared buffer."""
         flags = target.flags
         whole = call.binds_target and flags.c_contiguous and getattr(flags, "writeable", True)
         at_target = self._transport.address(target) if whole else None
@@ -245,9 +245,9 @@ def _built(choice: Choice, request: Request, ranks: int, elements: int) -> Sched
 
 
 def _own_schedule(schedule: Schedule, request: Request, ranks: int, elements: int):
-    """Return a caller's schedule, verified and scaled to ``elements``, and its source and target buffers.
+    """Return a caller's schedule, verified and scaled to ``elements`` elements, with two buffer numbers.
 
-    Raises `InputError` if the schedule does not perform the request.
+    These are the buffers of its source and its result. `InputError` if it does not perform the request.
     """
     name, collective = schedule.name, request.collective
     if schedule.ranks != ranks:

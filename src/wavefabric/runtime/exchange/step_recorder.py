@@ -20,10 +20,10 @@ from wavefabric.runtime.exchange.control import Control, check_agreement, on_fir
 
 
 class StepRecorder:
-    """Records one step of a run; created by `Communicator.recording`. All ranks call the same methods.
+    """Records the exchanges of one time step; see `Communicator.recording`. All ranks call the same methods.
 
-    After `settle`, ``schedule`` has the exchanges of the step in the order in which they started, each in
-    separate rounds. The bytes per element are the greatest common divisor over all exchanges.
+    After `settle`, ``schedule`` has the exchanges in the order in which they started, each in separate
+    rounds. Its element size in bytes is the greatest common divisor of those of the exchanges.
     """
 
     def __init__(self, control: Control, path: str | Path | None = None, force: bool = False):
@@ -40,9 +40,10 @@ class StepRecorder:
     def note_starts(
         self, owner: Any, method: str, schedule: Schedule, dtype, count: Callable[..., int] = lambda *_: 1
     ) -> None:
-        """Count each later call of ``owner.method`` as ``count(*arguments)`` starts of ``schedule``.
+        """Make later calls of ``owner.method`` count as starts of ``schedule``, whose data are of ``dtype``.
 
-        Calls inside a counted call are not counted.
+        A call counts as ``count(*arguments)`` starts, by default one. Calls inside a counted call do not
+        count.
         """
         call, start = getattr(owner, method), (schedule, np.dtype(dtype).itemsize)
 
@@ -58,7 +59,10 @@ class StepRecorder:
         setattr(owner, method, noted)
 
     def watch(self, owner: Any, *methods: str) -> None:
-        """Record the second step of the first watched run: a call of one of ``methods`` is one step."""
+        """Record the second time step of ``owner``, where each call of one of ``methods`` is one step.
+
+        Only the first ``owner`` that is watched is recorded.
+        """
         if self._watching or self._complete:
             return
         self._watching, taken, inside = True, 0, False
@@ -96,9 +100,10 @@ class StepRecorder:
             raise InputError(f"recording: a run of {steps} step; allowed: two steps or more")
 
     def settle(self) -> None:
-        """Build and write the schedule if the step is over; not while a CUDA graph is captured. Collective.
+        """Build and write the schedule if a step was recorded; not while a CUDA graph is captured.
 
-        `InputError` on all ranks if ranks started different exchanges, or the file cannot be written.
+        All ranks make this call. `InputError` on all ranks if ranks started different exchanges, or the file
+        cannot be written.
         """
         if not self._complete or self.schedule is not None or not self._starts:
             return

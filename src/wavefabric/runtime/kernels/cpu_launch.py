@@ -29,7 +29,7 @@ def call_kernel(name: str, *arguments: Any, threads: int = 1) -> None:
 
 
 def _packed(arguments: tuple[Any, ...]) -> bytes:
-    """Return arguments packed into words; of arrays these are only addresses: the caller keeps them alive."""
+    """Return arguments as words; an array becomes its address and size, so the caller keeps it alive."""
     words, kinds = [], ["="]
     for value in _members(arguments):
         if isinstance(value, np.ndarray):
@@ -125,7 +125,7 @@ class CpuKernel:
 
 
 def medium_words(parameter: Any) -> tuple[int, bool]:
-    """Return the words of a ``medium`` argument: its address, and whether it is a full grid."""
+    """Return how kernels receive a parameter of the medium: address, and whether it is a full grid."""
     return address(parameter), is_full(parameter)
 
 

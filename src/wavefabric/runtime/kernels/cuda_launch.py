@@ -36,7 +36,7 @@ class CudaModules:
         self._loaded: dict[bool, Any] = {}
 
     def of(self, single: bool | None) -> Any:
-        """Return the module of single or double precision; for None either, preferably one already loaded."""
+        """Return the kernels for single or double precision; for None either, preferably already loaded."""
         if single is None:
             single = next(iter(self._loaded), True)
         if single not in self._loaded:
@@ -69,7 +69,7 @@ class CudaKernel:
         self._device.launch(self._function(single), grid, (threads, 1, 1), values)
 
     def _grid(self, arguments: tuple[Any, ...], bytes_each: int) -> tuple[tuple[int, int, int], int]:
-        """Return the number of blocks along x, y and z, and the number of threads per block."""
+        """Return the blocks along x, y and z and the threads per block; a real takes ``bytes_each`` bytes."""
         if self._row.form == "points":
             nz, ny, nx = arguments[0].shape
             threads = min(_BLOCK, -(-nx // 32) * 32)

@@ -9,7 +9,7 @@ _INCLUDE = re.compile(r'^#include "([\w.]+)"\n', re.MULTILINE)
 
 @cache
 def cuda_text(*sources: str) -> str:
-    """Return the text of sources (``"package/file.cu"``) in order, each header of this package once."""
+    """Return the text of CUDA files (``"package/file.cu"``) in order, with each included header once."""
     seen: set[str] = set()
 
     def header(match: re.Match[str]) -> str:

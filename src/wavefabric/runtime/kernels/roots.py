@@ -23,15 +23,15 @@ def unit_roots(turns: np.ndarray, n: int) -> np.ndarray:
 
 
 def rounded(factors: np.ndarray, dtype) -> np.ndarray:
-    """Round complex numbers of modulus 1: by `balanced` for complex64, unchanged for complex128."""
+    """Return complex numbers of modulus 1 in the precision of ``dtype``; for complex64 by `balanced`."""
     return balanced(factors) if dtype == np.complex64 else factors
 
 
 def balanced(factors: np.ndarray) -> np.ndarray:
     """Round both parts of complex numbers of modulus 1 up or down to single precision.
 
-    Of the four roundings take the one with the sum of |z|² − 1 along the last axis closest to 0: a mean error
-    would change the energy of a frequency in the same way in every step of a simulation.
+    For each number there are four roundings: take the one that keeps the sum of |z|² − 1 along the last axis
+    closest to 0. A mean error would change the energy of a frequency equally in every step of a simulation.
     """
     parts = np.stack([np.real(factors), np.imag(factors)])
     nearest = parts.astype(np.float32)

@@ -70,7 +70,7 @@ def convolution_kernel(n: int, points: int) -> np.ndarray:
 
 
 class SeriesPlan:
-    """Plans Fourier transforms of length ``n``: radices, twiddle factors, chirp of Bluestein's method."""
+    """Holds radices, twiddle factors and, for Bluestein's method, a chirp for transforms of length ``n``."""
 
     def __init__(self, n: int, dtype):
         kind = np.result_type(dtype, np.complex64)
@@ -96,9 +96,10 @@ class SeriesPlan:
 
 
 def _pass_factors(radices: Sequence[int], kind: np.dtype) -> np.ndarray:
-    """Return the twiddle factors w^(p k) of each stage, p = 0 … length/radix − 1, k = 1 … radix − 1.
+    """Return the twiddle factors w^(p k) of all stages in one vector, p = 0 … L/R − 1, k = 1 … R − 1.
 
-    All factors of a stage are rounded together, so that their mean modulus is 1.
+    A stage of radix R splits transforms of length L, and w = exp(−2πi/L). All factors of a stage are rounded
+    together, so that their mean modulus is 1.
     """
     length, parts = math.prod(radices), []
     for radix in radices:
@@ -109,7 +110,9 @@ def _pass_factors(radices: Sequence[int], kind: np.dtype) -> np.ndarray:
 
 
 def matrix_rows(n: int) -> int:
-    """Return n1 ≤ n2, n1 n2 = n, the rows of a matrix whose sides fill vectors of 16 well and differ little.
+    """Return a divisor of ``n``, at most √n: the rows of a matrix as which n numbers are transformed.
+
+    Rows and columns should fill SIMD vectors of 16 numbers well and differ little.
 
     >>> matrix_rows(1024), matrix_rows(2**17), matrix_rows(30), matrix_rows(13)
     (32, 256, 5, 1)

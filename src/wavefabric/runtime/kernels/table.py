@@ -1,11 +1,12 @@
 """Describe kernels and their arguments, one row per kernel, from which CPU and GPU launchers are made.
 
-A row is the form of the launch, the name, and the arguments in the order of the call, each with its kind:
+A row has the form of the launch, the kernel's name, and its arguments in the order of the call. Each argument
+has a kind:
 
-- ``array``: an array of the kernel's precision, real or complex; ``optional array``: it may be empty, and the
-  kernel then gets a null pointer; ``doubles``, ``indices`` (int64), ``int32s`` (signed or unsigned),
-  ``bytes``: arrays of that type whatever the precision. With ``counted`` in front the kernel also gets the
-  number of elements, with ``rows`` or ``columns`` the number of rows or columns, with ``shape`` both.
+- ``array``: an array of the kernel's precision, real or complex. ``doubles``, ``indices`` (int64), ``int32s``
+  (signed or unsigned) and ``bytes`` are arrays of that type whatever the precision. A word in front changes
+  what the kernel gets: ``optional`` a null pointer for an empty array; ``counted`` also the number of
+  elements, ``rows`` or ``columns`` the number of rows or columns, ``shape`` both.
 - ``medium``: a parameter of the medium, a full grid or one row that is used everywhere; the kernel also gets
   a flag for a full grid. ``parameter``: as ``medium``, or on a GPU an
   `wavefabric.acoustics.materials.indexed.Indexed`.
@@ -16,10 +17,14 @@ A row is the form of the launch, the name, and the arguments in the order of the
   ``state``: groups of arguments of a fused kernel, see `wavefabric.acoustics.fused.plane_kernels`.
 - ``int``, ``long`` (64 bits, also on a GPU), ``real`` (of the kernel's precision), ``double``: numbers.
 
-Forms: ``points`` loops over the points of the first array, whose shape the kernel gets; ``items`` over the
-elements of the first counted argument, ``elements`` over one element fewer, ``packs`` over its packs of 16
-bytes; ``blocks`` over the rows of the first argument; ``once`` does not loop. On a GPU each element of
-``elements`` and row of ``blocks`` gets a block of threads, each point, item or pack a thread.
+The form says what the kernel loops over, and what one GPU thread or block of threads handles:
+
+- ``points``: the points of the first array, whose shape the kernel gets; a thread per point.
+- ``items``: the elements of the first counted argument; a thread per element.
+- ``packs``: the packs of 16 bytes of that argument; a thread per pack.
+- ``elements``: its elements but one; a block per element.
+- ``blocks``: the rows of the first argument; a block per row.
+- ``once``: nothing.
 """
 
 import re

@@ -34,7 +34,7 @@ def on_all_ranks(comm: Communicator, call: Callable[[], _T]) -> _T:
 
 @contextlib.contextmanager
 def locked_by_first_rank(comm: Communicator, path: str | Path | None, key: str) -> Iterator[None]:
-    """Lock a file on rank 0 for all ranks; entering the block is collective. Errors as for `FileLock`."""
+    """Lock a file on rank 0 during the block, which all ranks enter together. Errors as for `FileLock`."""
     with contextlib.ExitStack() as stack:
         on_first_rank(comm, lambda: stack.enter_context(locked(path, key)))
         yield
@@ -46,7 +46,7 @@ def device_identity(device: Device) -> tuple[str, str]:
 
 
 def check_memory(comm: Communicator | None, device: Device, needed: int, what: str, advice: str) -> None:
-    """Raise `InputError` on all ranks if ``needed`` bytes do not fit on each device; collective.
+    """Raise `InputError` on all ranks, which call this together, if ``needed`` bytes do not fit on a device.
 
     The needs of ranks on the same device are added. Messages use ``what`` for the run that needs the memory
     and ``advice`` for ways to need less.
@@ -86,7 +86,7 @@ class Status(NamedTuple):
 
 
 def combine(comm: Communicator, status: Status) -> Status:
-    """Combine the status of all ranks as `Status` says; return the same result on each rank. Collective."""
+    """Combine the status of all ranks, as `Status` says; all ranks make this call and get the same result."""
     if comm.size == 1:
         return status
     ranks = [Status(*each) for each in comm.control.all_gather(tuple(status))]

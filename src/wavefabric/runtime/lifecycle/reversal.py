@@ -2,10 +2,9 @@
 
 States are stored on the device, in host memory and on disk, chosen such that the fewest steps are repeated:
 binomial checkpointing, Griewank & Walther, "Algorithm 799: revolve", ACM TOMS 26, 19 (2000),
-doi:10.1145/347837.347846. In the article the state before the last step is still in the working arrays. Here
-the forward run takes that step too: a run of l steps needs the states l, l − 1, …, 0 in this order, like a
-run of l + 1 steps in the article. In the formulas ``states`` counts state 0 too: one more than are stored if
-the system recomputes state 0.
+doi:10.1145/347837.347846. Here a run of l steps needs all its states l, l − 1, …, 0 in this order, like a run
+of l + 1 steps in the article. In the formulas ``states`` is the number of stored states, and one more if the
+system recomputes state 0.
 """
 
 import errno
@@ -134,13 +133,13 @@ def choose_tiers(
     store_start: bool = False,
     reserve: int = 0,
 ) -> Tiers:
-    """Return how many states of ``nbytes`` bytes to store on this rank, the same on all ranks; collective.
+    """Return how many states of ``nbytes`` bytes to store, the same on all ranks, which call this together.
 
-    The device stores as many as a run of ``steps`` steps can use, at most ``states`` in total; host memory
-    and the disk folder ``scratch`` store the fewest that give the lowest number of repetitions. A tenth of
-    memory and ``reserve`` bytes of the device stay free, and a tenth of the free disk space, which ranks
-    share. `InputError` if ``states`` is below 1, a state does not fit into ``scratch``, or with
-    ``store_start`` does not fit anywhere.
+    The device stores as many as a run of ``steps`` steps can use, at most ``states``. Host memory and the
+    disk folder ``scratch`` store more as long as that lowers `repetitions`. A tenth of memory and ``reserve``
+    bytes of the device stay free, and a tenth of the free disk space, which ranks share. With ``store_start``
+    state 0 is stored, not recomputed. `InputError` if ``states`` is below 1, or a state does not fit into
+    ``scratch`` or, with ``store_start``, anywhere.
     """
     if states is not None and states < 1:
         raise InputError(f"states: {states} given; allowed: 1 or more")
@@ -163,7 +162,7 @@ def choose_tiers(
 
 
 def _fits(comm: Communicator, device: Device, nbytes: int, folder: Path | None, reserve: int) -> list[int]:
-    """Return how many states fit on every rank's device, host memory and disk; collective."""
+    """Return how many states fit on device, host memory and disk of every rank; all ranks make this call."""
 
     def free() -> list[tuple[tuple[str, ...], int]]:
         if folder is not None:
@@ -183,12 +182,15 @@ def _fits(comm: Communicator, device: Device, nbytes: int, folder: Path | None, 
 
 
 def capacity(states: int, repetitions: int) -> int:
-    """Return C(s + r, s), the most states of a run if s are stored and no step is taken more than r times."""
+    """Return C(s + r, s), the most states of a run if s are stored and no step is taken more than r times.
+
+    s is ``states`` and r is ``repetitions``.
+    """
     return math.comb(states + repetitions, states)
 
 
 def repetitions(steps: int, states: int) -> int:
-    """Return how often the most repeated step is taken, with the forward run; ValueError for no states."""
+    """Return how often the most repeated step is taken, forward run included; ValueError for no states."""
     if states < 1:
         raise ValueError(f"states: {states} given; allowed: 1 or more")
     number, reached = 0, 1
@@ -199,13 +201,16 @@ def repetitions(steps: int, states: int) -> int:
 
 
 def advances(steps: int, states: int) -> int:
-    """Return the minimum of steps to take: t(l + 1, s) of the article, t(l, s) = r l − C(s + r, s + 1)."""
+    """Return the smallest total number of steps with which a run of ``steps`` steps can be reversed.
+
+    This is t(l + 1, s) of the article, t(l, s) = r l − C(s + r, s + 1) with r = `repetitions`.
+    """
     number = repetitions(steps, states)
     return number * (steps + 1) - math.comb(states + number, states + 1)
 
 
 def split(steps: int, states: int) -> int:
-    """Return how many of ``steps`` steps lie between a stored state and the next; all if no state follows."""
+    """Return after how many of ``steps`` steps from a stored state to store the next; all if none follows."""
     number = repetitions(steps, states)
     if states == 1 or number == 0:
         return steps
@@ -224,7 +229,7 @@ class Reversible(Protocol):
         """Write state 0 into the working arrays."""
 
     def restored(self, step: int) -> None:
-        """Update data that depend on the working arrays, which now have state ``step`` from the store."""
+        """Recompute data that depend on the working arrays, which were set to the stored state ``step``."""
 
     def advance(self, step: int) -> None:
         """Take step ``step``, from state ``step`` to the next."""
@@ -233,13 +238,12 @@ class Reversible(Protocol):
 class Reversal:
     """Restores the states of a run of ``steps`` steps, from the last to state 0.
 
-    The forward run calls `after` after each step; then `bring` is called with decreasing numbers. The number
-    of steps is the smallest for the states of ``store``: `advances` for one more state, since
-    `Reversible.begin` recomputes state 0. With ``store_start`` state 0, now in the working arrays, is stored,
-    and `begin` is never called.
+    The forward run calls `after` after each step; then `bring` is called with decreasing numbers. As few
+    steps are repeated as the states in ``store`` allow; `Reversible.begin` recomputes state 0. With
+    ``store_start`` state 0, now in the working arrays, is stored, and `begin` is never called.
 
-    ``at`` is the step from which the forward run is resumed: earlier states are not stored, and `after` is to
-    be called for ``at`` too. After an error in `Reversible.advance` the object is unusable.
+    A forward run resumed from state ``at`` stores no earlier states, and calls `after` for ``at`` too. After
+    an error in `Reversible.advance` the object is unusable.
     """
 
     def __init__(self, system: Reversible, steps: int, store: StateStore, at=0, store_start=False):
@@ -301,5 +305,5 @@ class Reversal:
         self._stored.append(step)
 
     def _following(self, step: int, end: int) -> int:
-        """Return the number of the next state to store between ``step`` and ``end``, or ``end`` if none."""
+        """Return the number of the next state to store after state ``step``; ``end`` if none comes before."""
         return step + split(end - step, self._store.states - len(self._stored) + 1)

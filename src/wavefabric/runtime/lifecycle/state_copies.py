@@ -64,7 +64,7 @@ class StateCopies:
         }
 
     def store(self, memory: Any, on_device: bool = True) -> None:
-        """Copy the arrays into a block of bytes, of the device or, unless ``on_device``, of the host."""
+        """Copy the arrays into the block ``memory``, on the device or (``on_device`` false) on the host."""
         self._transfer(memory, on_device, to_block=True)
 
     def load(self, memory: Any, on_device: bool = True) -> None:

@@ -11,9 +11,9 @@ from wavefabric.runtime.kernels.series_plan import chirp, convolution_kernel
 
 
 def axis_radices(n: int, most: int = 16, primes: int = 13) -> tuple[int, ...]:
-    """Return the factors of a transform of n points: 16, 8, 4 and 2 up to ``most``, odd primes to ``primes``.
+    """Return the radices of a transform of n points, whose product is n; () if there are none.
 
-    ``primes`` is at most 13. The result is empty if n needs other factors or is 1.
+    Radices are 16, 8, 4 and 2, up to ``most``, and odd primes up to ``primes``, which is at most 13.
     """
     radices = (16, 13, 11, 8, 7, 5, 4, 3, 2)
     return factorised(n, [each for each in radices if each <= (primes if each % 2 else most)])
@@ -21,10 +21,10 @@ def axis_radices(n: int, most: int = 16, primes: int = 13) -> tuple[int, ...]:
 
 @lru_cache(maxsize=1024)
 def transformed_points(n: int, most: int = 16) -> int:
-    """Return the length of the transform used for n points: n, or more for a convolution (Bluestein).
+    """Return the length of the transform for n points: n, or longer for a convolution (Bluestein).
 
-    Among the lengths of a convolution, with prime factors up to 7, the function takes that with the smallest
-    product of length and number of radices. ``most`` is the largest power of two among the radices.
+    A convolution takes the length, with prime factors up to 7, for which length times number of radices is
+    smallest. ``most`` is the largest power of two among the radices.
     """
     if axis_radices(n, most):
         return n
@@ -40,7 +40,8 @@ def row_space(points: int, threads: int) -> int:
 def twiddles(radices: Sequence[int], real) -> np.ndarray:
     """Return the twiddle factors of a transform with ``radices``, then of one with the reversed radices.
 
-    A stage of radix R after radices of product M has exp(−2πi q k/(M R)) at [k, q], (R, M), none if M = 1.
+    After stages whose radices have the product M > 1, a stage of radix R has an array of factors (R, M):
+    exp(−2πi q k/(M R)) at [k, q].
     """
     dtype = np.result_type(real, np.complex64)
     parts = [np.zeros(0, dtype)]
@@ -57,9 +58,9 @@ def twiddles(radices: Sequence[int], real) -> np.ndarray:
 def axis_table(points: int, radices: Sequence[int], real, rows: bool = False) -> np.ndarray:
     """Return the table that the transforms of an axis of ``points`` points read.
 
-    The table is `twiddles`, then for a convolution its chirp and the transform of its kernel, then for real
-    ``rows``, which have N = 2 ``points`` values, the first N/2 of the N-th roots of unity, to separate
-    spectra.
+    It begins with `twiddles`. For a convolution (Bluestein) the chirp and the transform of its kernel follow.
+    For real ``rows`` of N = 2 ``points`` values the first N/2 of the N-th roots of unity follow, which
+    separate spectra.
     """
     dtype, inner = np.result_type(real, np.complex64), math.prod(radices)
     parts = [twiddles(radices, real)]

@@ -54,7 +54,10 @@ def box_shape(box: Box) -> Triple:
 
 
 def transpose_messages(before: list[Box], after: list[Box]) -> list[Message]:
-    """Return the messages that move a field from layout ``before`` to ``after``; boxes are in rank order."""
+    """Return the messages that redistribute a field between ranks.
+
+    ``before[r]`` and ``after[r]`` are the boxes of the field that rank r has before and after.
+    """
     messages = []
     for (src, source), (dst, target) in itertools.product(enumerate(before), enumerate(after)):
         common = [(max(a, c), min(b, d)) for (a, b), (c, d) in zip(source, target, strict=True)]
@@ -84,13 +87,13 @@ def held_elements(shape: Triple, grid: Triple, rank: int) -> int:
 
 
 def transpose(comm: Communicator, before: list[Box], after: list[Box], dtype) -> RegionExchange:
-    """Return the exchange that moves a field from layout ``before`` to layout ``after``."""
+    """Return the exchange that carries out `transpose_messages` for arrays of ``dtype``."""
     here, there = (box_shape(layout[comm.rank]) for layout in (before, after))
     return region_exchange(comm, transpose_messages(before, after), here, there, dtype)
 
 
 class DistributedRealFFT:
-    """A planned Fourier transform of one real field over all ranks; collective.
+    """A planned Fourier transform of one real field over all ranks, which make each call together.
 
     The interface is that of `device.base.RealFFT`, with this rank's boxes. ``shape`` is (Nx, Ny, Nz);
     ``grid`` is the number of blocks along x (1), y and z, one per rank: (1, 1, K) is slabs, else pencils;

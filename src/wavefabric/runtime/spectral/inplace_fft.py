@@ -11,9 +11,9 @@ SOURCES = ("wavefabric.runtime.spectral/butterflies.cu", "wavefabric.runtime.spe
 
 
 def radices(n: int, most: int = 16) -> tuple[int, ...]:
-    """Return the factors of a transform length, largest first, of 32, 16, 8, 7, 5, 4, 3, 2, up to ``most``.
+    """Return the radices whose product is the transform length ``n``, largest first; () if there are none.
 
-    The result is empty if n needs other factors or is 1.
+    Radices are 32, 16, 8, 7, 5, 4, 3 and 2, up to ``most``.
 
     >>> radices(512), radices(512, 8), radices(512, 32), radices(3000), radices(22)
     ((16, 16, 2), (8, 8, 8), (32, 16), (8, 5, 5, 5, 3), ())
@@ -27,7 +27,10 @@ def gap(radices: tuple[int, ...]) -> int:
 
 
 def leg_factors(radices: tuple[int, ...], dtype) -> np.ndarray:
-    """Return the twiddle factors exp(−2πi k m/n) of all stages in one vector, (R, n/R) at [k, m] each."""
+    """Return the twiddle factors of all stages in one vector.
+
+    A stage of radix R that splits transforms of length L has an array (R, L/R): exp(−2πi k m/L) at [k, m].
+    """
     left, parts = math.prod(radices), []
     for radix in radices:
         stride = left // radix

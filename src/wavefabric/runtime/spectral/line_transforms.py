@@ -20,8 +20,8 @@ def pitch(nx: int, dtype) -> int:
 class LineTransforms:
     """Holds, as ``words`` for CPU kernels, the transforms of real fields (Nz, Ny, Nx) along each axis.
 
-    ``up`` and ``down`` are factors along x (at least Nx//2 + 1), y and z for derivatives half a grid step to
-    either side. Spectra are (Nz, Ny, `pitch`). Nothing is scaled.
+    ``up`` and ``down`` have spectral factors along x (at least Nx//2 + 1), y and z, for derivatives at points
+    half a grid step up or down. Spectra are (Nz, Ny, `pitch`). Nothing is scaled.
     """
 
     def __init__(self, shape: tuple[int, int, int], dtype, up: Sequence, down: Sequence):

@@ -34,7 +34,7 @@ def translation(n: int, spacing: float, shift: float) -> np.ndarray:
 
 
 def squared(shape: tuple[int, int, int], spacing: tuple[float, float, float]) -> tuple[np.ndarray, ...]:
-    """Return k_x², k_y², k_z² as vectors of the half spectrum's lengths; k = 0 on an axis of one point.
+    """Return k_x², k_y², k_z² as vectors (Nx//2 + 1,), (Ny,), (Nz,); 0 on an axis of one point.
 
     ``shape`` is (Nx, Ny, Nz), ``spacing`` dx, dy, dz in metres.
     """

@@ -28,12 +28,12 @@ class AffineTime:
 
 
 def tangents(tangent: Callable[[float], AffineTime], everywhere: bool = False) -> tuple[AffineTime, ...]:
-    """Return lines whose maximum is a convex, piecewise linear function of bytes, from `LEAST` to `MOST`.
+    """Return the lines whose maximum is a time that is convex and piecewise linear in the bytes.
 
-    ``tangent(nbytes)`` must return a line that touches the function at ``nbytes`` and is nowhere above the
-    function. With ``everywhere`` the function is known to be a single line. Otherwise, if the tangents at
-    both ends are the same line, the function is this line. If the tangents differ, the function is evaluated
-    where they meet; if the function lies above the meeting point, both sides are searched recursively.
+    The time is known through ``tangent(nbytes)``: the line that equals it at ``nbytes`` bytes and is nowhere
+    above it. The lines are complete between `LEAST` and `MOST` bytes. The search begins with the tangents at
+    both ends, and evaluates the time where two tangents meet. If the time is above the meeting point, both
+    sides are searched likewise. ``everywhere``: the time is known to be a single line.
     """
     first = tangent(LEAST)
     if everywhere:
@@ -44,7 +44,7 @@ def tangents(tangent: Callable[[float], AffineTime], everywhere: bool = False) -
 def _between(
     tangent: Callable[[float], AffineTime], low: float, first: AffineTime, high: float, last: AffineTime
 ) -> list[AffineTime]:
-    """Return the lines from ``first``, tangent at ``low`` and left out, to ``last``, tangent at ``high``."""
+    """Return the lines of `tangents` after ``first``, at ``low`` bytes, up to ``last``, at ``high`` bytes."""
     if _close(first(high), last(high)):
         return []
     meeting = (first.latency - last.latency) / (last.rate - first.rate)
@@ -63,12 +63,14 @@ LARGE = 1e12
 def batch_time(
     schedule: Schedule, result: Cost, gpus: Sequence[Collection[int]], elements: Sequence[float]
 ) -> Callable[[Sequence[float]], float]:
-    """Return a function that computes the time in s of calls that run together from the bytes of each call.
+    """Return a function that maps the bytes of each call to the time in s of all calls, run together.
 
-    ``schedule`` has the transfers of all calls; ``result`` is the cost of ``schedule`` (on a photonic fabric)
-    at `LARGE` bytes per element. Each part of a round takes as long as the slowest call in this part.
-    Circuits depend only on which GPUs communicate, and each circuit is used by one call. ``gpus``: the GPUs
-    of each call, disjoint. ``elements``: the number of elements of each call.
+    ``schedule``: the transfers of all calls. ``result``: the cost of ``schedule`` on a photonic fabric, at
+    `LARGE` bytes per element. ``gpus``: the GPUs of each call; no GPU is in two calls. ``elements``: the
+    number of elements of each call.
+
+    Transfers of a round that begin at the same time are a part of the round. A part takes as long as its
+    slowest call, whose time is proportional to its bytes, since each circuit is used by one call only.
     """
     transfers = schedule.transfers
     away = np.flatnonzero(transfers["src"] != transfers["dst"])

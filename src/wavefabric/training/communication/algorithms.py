@@ -48,11 +48,10 @@ _STEPS = 2**40
 
 @dataclass(frozen=True, eq=False)
 class Built:
-    """A schedule for one group of a call, and the number of elements that the schedule moves.
+    """A schedule for one group of GPUs of a call, whose rounds are executed ``repeats`` times in sequence.
 
-    An element has `Call.bytes` / ``elements`` bytes. Verified schedules have no conditions (pre and post),
-    because conditions need more memory than everything else. The rounds are executed ``repeats`` times in
-    sequence.
+    An element of the schedule has `Call.bytes` / ``elements`` bytes. From a verified schedule, ``pre`` and
+    ``post`` (what GPUs hold before and after it) are removed, because they need most of the memory.
     """
 
     schedule: Schedule
@@ -95,18 +94,21 @@ def recipes(
 ) -> Candidates:
     """Return the candidate algorithms for a group of 2 or more GPUs, and why other algorithms are left out.
 
-    The fastest candidate serves the call. ``text``, a result of `parse_collective` but not ``"zero"``,
-    names the algorithm of all-reduces; the same family serves reduce-scatters and all-gathers, with two
-    exceptions: for trees, rings serve both (as in NCCL), and for Bruck's algorithm, recursive halving and
-    doubling serves calls with sums. An all-to-all uses Bruck's algorithm on a photonic fabric (LUMORPH,
-    appendix C) and the fastest of Bruck's, pairwise and direct on an electrical one, unless ``text`` is
-    ``bruck``, ``direct`` or ``auto``. Messages use LUMORPH's algorithm 3 on a photonic fabric, and are sent
-    all at once on an electrical one.
+    Of the candidates, the caller uses the fastest. ``text`` is the algorithm that the user chose for
+    all-reduces, as `parse_collective` returns it, but not ``"zero"``. With ``auto``, all algorithms that can
+    run on the fabric are candidates. With any other choice the candidates depend on ``collective``:
 
-    If a prime factor of the number of GPUs exceeds the radix of a recursive algorithm, the smallest radix
-    that fits is used, up to `MOST_RADIX`. Beyond that, and for groups that an algorithm refuses otherwise, a
-    ring is used; else the first that fits of double tree, Bruck's algorithm and pairwise. ``auto`` compares
-    all of `wavefabric.fabric.candidates.candidates_on`.
+    - All-reduce: the chosen algorithm; for ``bruck``, recursive halving and doubling.
+    - Reduce-scatter: the same; for trees, a ring (as in NCCL).
+    - All-gather: the chosen algorithm; for trees, a ring.
+    - All-to-all: the chosen algorithm if it is ``bruck`` or ``direct``. Otherwise Bruck's on a photonic
+      fabric (LUMORPH, appendix C); Bruck's, pairwise and direct on an electrical one.
+    - Messages, also with ``auto``: algorithm 3 of LUMORPH on a photonic fabric; all at once on an
+      electrical one.
+
+    A recursive algorithm needs a radix of at least the largest prime factor of the number of GPUs. If the
+    chosen radix is smaller, the smallest that fits is used, up to `MOST_RADIX`. If an algorithm does not fit
+    the group, a ring is used, else the first that fits of double tree, Bruck's algorithm and pairwise.
 
     ``whole``: the caller needs all rounds of a ring, not one of each kind (`folded`). Raises `InputError` if
     no algorithm can serve the group.
@@ -171,16 +173,17 @@ def _forms(text: str, collective: str, gpus: Sequence[int], fabric: AnyFabric) -
 
 @lru_cache(maxsize=32)
 def built(choice: Choice, collective: str, ranks: int) -> Built:
-    """Return the verified schedule of ``collective`` for a group of ``ranks`` GPUs, by ``choice``."""
+    """Return the verified schedule of ``collective`` among ``ranks`` GPUs with the algorithm ``choice``."""
     return _proved(complete(choice, collective, ranks))
 
 
 @lru_cache(maxsize=32)
 def folded(choice: Choice, collective: str, ranks: int) -> Built:
-    """Return the schedule of `built`, but of a ring only one round of each kind (with sums, without sums).
+    """Return the schedule of `built`; for a ring, a shorter one whose rounds are to be repeated.
 
-    The rounds of a ring are alike except for the chunk that moves. Only the chunk of one rank is verified:
-    other chunks take the same path, rotated around the ring, and never share a link in the same round.
+    A ring has rounds with sums and rounds without. Rounds of one kind differ only in the chunks that move,
+    so the schedule has one round of each kind. Only the path of one chunk is verified: other chunks take the
+    same path, rotated around the ring, and never share a link in the same round.
     """
     if choice != Choice("ring"):
         return built(choice, collective, ranks)
@@ -194,7 +197,7 @@ def folded(choice: Choice, collective: str, ranks: int) -> Built:
 
 
 def complete(choice: Choice, collective: str, ranks: int) -> Built:
-    """Return the schedule that `built` verifies, still with conditions before and after (pre, post)."""
+    """Return the schedule of `built`, not yet verified, with what GPUs hold before and after it."""
     parts = 2 if choice.algorithm == "double-tree" else rings_of(choice.algorithm, choice.grid)
     elements = ranks * choice.pieces * parts
     return Built(build(choice.algorithm, collective, ranks, elements, **choice.options), elements)
@@ -215,11 +218,11 @@ def built_messages(group: tuple[int, ...], messages: Messages, lasers: int | Non
 
 
 def complete_messages(group: Sequence[int], messages: Messages, lasers: int | None) -> Built:
-    """Return the schedule of ``messages`` between the GPUs of ``group``, with its pre and post conditions.
+    """Return the schedule of ``messages``, not yet verified, with what GPUs hold before and after.
 
-    With ``lasers`` (their number per GPU) the rounds follow algorithm 3 of LUMORPH; with None all messages
-    are sent at once. Sizes become whole elements: exactly if they are whole or suitable fractions, else
-    rounded to 2⁻⁴⁰ of the largest.
+    ``messages``: (source, destination, size), between GPUs of ``group``. ``lasers``: number of lasers per
+    GPU, for rounds by algorithm 3 of LUMORPH; None: all messages are sent at once. Sizes are multiplied to
+    become whole numbers of elements, if necessary rounded to 2⁻⁴⁰ of the largest.
     """
     rank = {gpu: r for r, gpu in enumerate(group)}
     moving = [(rank[src], rank[dst], size) for src, dst, size in messages if size > 0 and src != dst]

@@ -27,16 +27,16 @@ def combined(
 ) -> Schedule:
     """Combine ``parts`` into one schedule in which communication round k of all parts runs at the same time.
 
-    Local rounds, in which ranks add or copy their own data, stay between the same communication rounds. Rank
-    r of a part becomes GPU ``gpus[r]``; some of the ``ranks`` GPUs may be unused. Parts on disjoint GPUs
-    share buffers of the same name; a part that shares a GPU with an earlier part gets separate buffers
-    (``"data 2"``). The items of each part are numbered after those of the previous part, and bit r of a set
-    of contributions becomes bit ``gpus[r]``: if `wavefabric.collectives.verify` proves every part, it proves
-    the whole.
+    A part is a schedule and its ``gpus``: rank r becomes GPU ``gpus[r]`` of the ``ranks`` GPUs in total, of
+    which some may be unused. Rounds in which ranks only add or copy their own data stay between the same
+    communication rounds. Parts on disjoint GPUs share buffers of the same name. A part that shares a GPU
+    with an earlier part gets separate buffers, such as ``"data 2"``. Data of different parts are numbered
+    differently: if `wavefabric.collectives.verify` proves every part, it proves the whole.
 
     ``starts``: the communication round in which each part begins, 0 by default. ``conditions`` False omits
-    `pre` and `post`, which cost models and circuits do not need. Raises `InputError` if a part's number of
-    GPUs differs from its ranks, or if a GPU is out of range or twice in a part.
+    `pre` and `post` (what GPUs hold before and after), which cost models and circuits do not need. Raises
+    `InputError` if a part's number of GPUs differs from its ranks, or if a GPU is out of range or twice in a
+    part.
 
     Examples
     --------
@@ -68,7 +68,11 @@ def combined(
 
 @dataclass(eq=False)
 class _Placement:
-    """A part of a combined schedule; parts of one ``layer`` share buffers, which have numbers ``buffers``."""
+    """A part of a combined schedule, which begins in communication round ``start``.
+
+    Parts with equal ``layer`` are on disjoint GPUs and share buffers. ``buffers``: number of each of the
+    part's buffers in the combined schedule.
+    """
 
     schedule: Schedule
     gpus: np.ndarray  # shape (ranks of the part,)
@@ -148,9 +152,10 @@ def _transfers(placements: Sequence[_Placement]) -> np.ndarray:
 
 
 def _times(p: _Placement) -> np.ndarray:
-    """Return a sort key for the time of each transfer of ``p``, comparable between parts.
+    """Return, for each transfer of ``p``, an integer by which the transfers of all parts are sorted in time.
 
-    Communication round k of the whole has key (k + 1) 2³²; local rounds after it have slightly larger keys.
+    Communication round k of the combined schedule has (k + 1) 2³². The rounds without communication that
+    follow it have 1, 2, … more.
     """
     t = p.schedule.transfers
     rounds = t["round"].astype(np.int64)
@@ -161,7 +166,7 @@ def _times(p: _Placement) -> np.ndarray:
 
 
 def _holdings(placements: Iterable[_Placement], side: Callable[[Schedule], Holdings]) -> Holdings:
-    """Return the conditions (pre or post, by ``side``) of all parts together."""
+    """Return what the GPUs of all parts hold before or after, if ``side`` selects `pre` or `post`."""
     held: Holdings = {}
     first_item = 0
     for p in placements:

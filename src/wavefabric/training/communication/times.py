@@ -29,7 +29,10 @@ _Pattern = tuple[str, int, int]
 
 @dataclass(frozen=True, eq=False)
 class _CallTime:
-    """Times of a call by bytes, for each algorithm of ``choices``; ``left_out``: reasons against others."""
+    """The time of a call as a function of its bytes, for each algorithm of ``choices``.
+
+    With an algorithm, the time is the maximum of its ``lines``. ``left_out``: {other algorithm: reason}.
+    """
 
     choices: tuple[Choice, ...]
     lines: tuple[tuple[AffineTime, ...], ...]
@@ -128,7 +131,7 @@ class Communication:
         return f"{self.collective} on {self.fabric.name}"
 
     def seconds(self, calls: Sequence[Call]) -> float:
-        """Return the time in s of ``calls`` of disjoint GPUs that begin together.
+        """Return the time in s that ``calls`` take if they begin together; no GPU is in two of them.
 
         The rounds of all calls run at the same time. On an electrical fabric the calls share links (on an
         ideal switch none, so the slowest call determines the time). On a photonic fabric calls share lasers,
@@ -240,7 +243,10 @@ class Communication:
         return tangents(tangent, everywhere=not (isinstance(self.fabric, Fabric) and _bends(self.fabric)))
 
     def _built(self, call: Call, choice: Choice, conditions: bool = False) -> Built:
-        """Return the schedule of one group: verified, or with ``conditions`` (pre, post) and unverified."""
+        """Return the schedule of one group of ``call`` with the algorithm ``choice``, verified.
+
+        With ``conditions`` it is not verified, and has the `pre` and `post` that verification needs.
+        """
         if call.collective == "messages":
             lasers = self.fabric.ports if isinstance(self.fabric, PhotonicFabric) else None
             make = algorithms.complete_messages if conditions else algorithms.built_messages
@@ -267,7 +273,10 @@ class Communication:
         return cost(schedule, self.fabric, element_bytes, plan=plan, incremental=self.incremental)
 
     def _together(self, calls: Sequence[Call]) -> tuple[float, bool]:
-        """Return the shorter time in s of ``calls`` together and in sequence, and whether together wins."""
+        """Return the time in s of ``calls``, and whether they run together (True) or one after the other.
+
+        The faster of the two is used on photonic fabrics; on electrical ones, calls always run together.
+        """
         alone = [self._time(call)(call.bytes) for call in calls]
         if len(calls) < 2:
             return sum(alone), True
@@ -282,7 +291,10 @@ class Communication:
         return min(seconds, in_turn), seconds <= in_turn
 
     def _electrical(self, calls: list[Call], key: tuple, slowest: float) -> float:
-        """Return the time in s of ``calls`` together on an electrical fabric; ``slowest``: longest alone."""
+        """Return the time in s of ``calls`` that run together on an electrical fabric.
+
+        ``slowest``: the longest time in s of one of the calls if it runs alone.
+        """
         if self._alike:
             _check_disjoint(calls)
             return slowest
@@ -320,7 +332,10 @@ class Communication:
     def _placed(
         self, calls: list[Call], groups: list[Built], starts: list[int], conditions: bool = False
     ) -> tuple[Schedule, float]:
-        """Return ``calls`` as one schedule, and the bytes per element; ``starts``: first round of a call."""
+        """Return one schedule of all ``calls``, and the bytes per element of this schedule.
+
+        ``groups``: for each call, the schedule of one group. ``starts``: round in which each call begins.
+        """
         element_bytes = [call.bytes / b.elements for call, b in zip(calls, groups, strict=True)]
         unit, factors = common_unit(element_bytes, [b.schedule for b in groups])
         parts: list[Part] = []

@@ -60,8 +60,6 @@ class DeviceModel:
 
     Parameters
     ----------
-    name : str
-        Name of the device.
     peak : mapping of str to float
         Peak FLOP/s for each of `ARITHMETIC`.
     bandwidth : float
@@ -73,7 +71,8 @@ class DeviceModel:
     efficiency : mapping of str to (float, float)
         Fractions of peak and bandwidth that large operators of each class reach.
     half_flops : float
-        FLOPs of a matrix product that reaches half of the efficiency (`filling`); 0: all reach it fully.
+        FLOPs of a matrix product that reaches half of the efficiency (`filling`). 0: products of every size
+        reach the full efficiency.
     measured : tuple of MeasuredTime
         Measured times, preferred to the roofline; in fp32 for operators that are not matrix products.
     source : str
@@ -153,10 +152,11 @@ class DeviceModel:
     def filling(self, flops: float) -> float:
         """Return the FLOPs that a matrix product loses because it does not fill the device.
 
-        The loss is √(F F½) with F½ = ``half_flops``, so F/(F + √(F F½)) of the efficiency is reached: half at
-        F½. With tiles of one size, a square product too small for all multiprocessors would take the time of
-        one tile, ∝ F^(1/3); if any tile size were equally good, ∝ F. Libraries choose smaller tiles and split
-        sums, and lie between the two.
+        With F = ``flops`` and F½ = ``half_flops``, the loss is √(F F½). The product thus reaches
+        F/(F + √(F F½)) of the efficiency, which is half at F = F½, and the time of small products is ∝ √F.
+        This lies between two limits for square products that are too small for all multiprocessors: with
+        tiles of one size, the time is that of one tile, ∝ F^(1/3); if any tile size were equally good, ∝ F.
+        Libraries lie between the two, because they choose smaller tiles and split sums.
         """
         return sqrt(flops * self.half_flops)
 

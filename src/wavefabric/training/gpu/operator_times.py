@@ -63,8 +63,6 @@ def measure(
         Device to measure, from `wavefabric.runtime.device.get_device`.
     repeats : int
         Timing samples per operator.
-    name : str
-        Name of the device model.
     say : callable
         Called with a line of text before each measurement.
 
@@ -108,7 +106,7 @@ def measure(
 
 
 def product_shape(layer: Layer, samples: int) -> tuple[int, int, int]:
-    """Return m, n, k of the matrix product (m, k) (k, n) with the FLOPs of a layer's forward pass.
+    """Return (m, n, k): a product of matrices (m, k) and (k, n) has the FLOPs of a layer's forward pass.
 
     n is the number of features per position (channels of a convolution), m the number of positions of all
     samples; k follows from the FLOPs. All heads of an attention form one product.
@@ -181,7 +179,7 @@ class _Bench:
     def product(
         self, m: int, n: int, k: int, arithmetic: str, transpose_a: bool = False, transpose_b: bool = False
     ) -> float:
-        """Return the time in s of a matrix product (m, k) (k, n) with random entries."""
+        """Return the time in s of a product of random matrices of shapes (m, k) and (k, n)."""
         products = self._products
         a = products.random_matrix((k, m) if transpose_a else (m, k), arithmetic)
         b = products.random_matrix((n, k) if transpose_b else (k, n), arithmetic)
@@ -204,7 +202,7 @@ class _Bench:
         return self._time(lambda: xp.take(table, rows, axis=0, out=target))
 
     def _time(self, work: Callable[[], object]) -> float:
-        """Return the median time in s of ``work()``; samples are so long that start and end do not matter."""
+        """Return the median time in s of ``work()``; a sample is the calls of 20 ms, at most 1000."""
         once = min(milliseconds(self._device, work, 2)) * 1e-3
         each = max(1, min(_MOST_CALLS, ceil(_SAMPLE / max(once, 1e-7))))
         return statistics.median(milliseconds(self._device, work, self._repeats, each)) * 1e-3

@@ -24,11 +24,14 @@ def forward_work(
 ) -> Work:
     """Return the work of the forward pass of ``layer`` on one GPU with ``samples`` samples.
 
-    Bytes are the activations read and written plus the parameters read; embedding tables count at most the
-    rows that the samples use. ``tensor`` GPUs divide the layer by `Layer.split`: ``none`` not at all,
-    ``column`` and ``row`` by assumption half of the activations. ``experts`` GPUs divide the experts. All
-    experts get equally many samples, so dispatching does not change the number of samples per GPU.
-    With ``sequence``, layers of split ``none`` are divided too if they have positions (`Layer.along`).
+    Bytes are the activations read and written plus the parameters read. Of embedding tables, at most the
+    rows that the samples use are read.
+
+    ``tensor``: degree of tensor parallelism. It divides FLOPs and parameters, unless `Layer.split` is
+    ``none``. It divides all activations of a ``local`` layer, and by assumption half of the activations of a
+    ``column`` or ``row`` layer. ``experts``: number of GPUs that divide the experts. All experts get equally
+    many samples, so each GPU still computes ``samples`` samples. ``sequence``: with sequence parallelism,
+    ``none`` layers with positions (`Layer.along`) are divided along the positions.
     """
     flops, elements, read = _forward(layer, samples, tensor, experts, sequence)
     return Work(layer.operator, flops, elements * precision.activation + read * precision.parameter)

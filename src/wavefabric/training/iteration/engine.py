@@ -1,10 +1,10 @@
 """Simulate the tasks of an iteration: workers run programs of compute tasks, the fabric runs queued calls.
 
-A worker (GPUs that do the same) runs compute tasks in order, each after the tasks that it waits for, and may
-be slower while its GPUs are in a call (`TaskGraph.slowdown`). A call is ready when the tasks that it waits
-for have ended. On an electrical fabric a call begins when no GPU of its workers is in another call. On a
-photonic fabric one controller of all circuits executes one batch of calls after the other (LUMORPH,
-arXiv:2310.04855, appendix C).
+A worker represents GPUs that do the same. It runs its compute tasks in order, each after the tasks that it
+waits for, and may be slower while its GPUs are in a call (`TaskGraph.slowdown`). A call is ready when the
+tasks that it waits for have ended. On an electrical fabric a ready call begins when none of its workers is in
+another call. On a photonic fabric one controller of all circuits executes one batch of calls after the other
+(LUMORPH, arXiv:2310.04855, appendix C).
 """
 
 import heapq
@@ -35,7 +35,7 @@ class CallTimes(Protocol):
         ...
 
     def seconds(self, calls: Sequence[Call]) -> float:
-        """Return the time in s of ``calls`` of disjoint GPUs that begin together."""
+        """Return the time in s that ``calls`` take if they begin together; no GPU is in two of them."""
         ...
 
 
@@ -241,7 +241,7 @@ class _Engine:
                 self._begin_call(task, now, seconds, before)
 
     def _disjoint(self, queue: list[int], taken: set[int]) -> list[int]:
-        """Remove from ``queue``, and return, calls that can run together without the workers ``taken``."""
+        """Take from ``queue`` and return calls that can run together: no worker twice, none of ``taken``."""
         chosen: list[int] = []
         waiting: list[int] = []
         for position, task in enumerate(queue):

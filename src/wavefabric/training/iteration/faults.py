@@ -44,10 +44,11 @@ def with_stragglers(
 ) -> TaskGraph:
     """Return ``graph`` with each worker's tasks slowed down to the speed of the worker's slowest GPU.
 
-    A worker represents GPUs that do the same. The work of these GPUs ends in calls among them (for tensor
-    parallelism or gradients), which wait for the slowest GPU. With one straggler the time is therefore
-    exactly the time of the straggler's replica, except that calls of other replicas could leave shared links
-    earlier. Several stragglers are assumed to be in one replica, so the time is then an upper bound.
+    A worker represents GPUs that do the same, such as all data-parallel replicas of a pipeline stage. The
+    work of these GPUs ends in calls among them (for tensor parallelism or gradients), which wait for the
+    slowest GPU. With one straggler, the time is therefore exact, except that calls of replicas without the
+    straggler could leave shared links earlier. Several stragglers are assumed to be in one replica, so the
+    time is then an upper bound.
 
     ``gpus``: the GPUs of each worker. Raises `InputError` for a straggler that no worker has.
     """

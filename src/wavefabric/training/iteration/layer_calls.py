@@ -15,10 +15,11 @@ Messages = tuple[tuple[int, int, float], ...]
 
 @dataclass(frozen=True)
 class BlockPlacement:
-    """Describes which block of a samples × features array each of ``data × tensor`` GPUs stores.
+    """Describes which part of an array of samples × features is on each of ``data × tensor`` GPUs.
 
-    GPU ``first + i · tensor + j`` has block i of the samples, with block j of the features if ``shared``,
-    else with all features. With ``along`` the GPU has block j of the positions instead of the features.
+    GPU ``first + i · tensor + j`` has part i of ``data`` equal parts of the samples. Of the features of these
+    samples it has part j of ``tensor`` equal parts if ``shared``, else all. With ``along``, part j is one of
+    the positions (such as tokens of a sequence) instead of the features.
     """
 
     first: int
@@ -42,8 +43,9 @@ class BlockPlacement:
 class Transfer:
     """Describes the calls that bring a layer's output to consumer layers, and the output's gradient back.
 
-    The calls run one after the other. ``consumers``: numbers of layers of one pipeline stage that need the
-    same blocks. ``routed``: consumers and layer have the same experts, so samples stay on the experts' GPUs.
+    ``consumers``: numbers of the consumer layers, which are in one pipeline stage and need the same blocks.
+    ``routed``: consumers and layer have the same experts, so samples stay on the experts' GPUs. ``forward``
+    and ``backward``: the calls of each pass, which run one after the other.
     """
 
     consumers: tuple[int, ...]
@@ -83,8 +85,8 @@ class Bucket:
 class ModelCalls:
     """Builds the communication calls of all layers for a strategy; all microbatches have the same calls.
 
-    ``layers``: the calls of each layer. ``buckets``: the buckets of each chunk (without interleaving, of each
-    pipeline stage), in the order of the backward pass.
+    ``layers``: the calls of each layer. ``buckets``: for each chunk of layers, its gradient buckets in the
+    order of the backward pass. A chunk is a pipeline stage, or with interleaving one of a stage's parts.
     """
 
     def __init__(self, model: ModelGraph, strategy: Strategy, precision: Precision):
@@ -113,7 +115,7 @@ class ModelCalls:
         return self._strategy.layouts[number].groups(self._first(number), kind)
 
     def _routed(self, number: int) -> tuple | None:
-        """Return a key that is equal for layers with equally divided experts; None: experts not divided."""
+        """Return how a layer's experts are divided among GPUs, to compare layers; None: not divided."""
         layout = self._strategy.layouts[number]
         if layout.expert == 1 or not self._model.layers[number].experts:
             return None
@@ -127,7 +129,10 @@ class ModelCalls:
         return tuple(p for p in dict.fromkeys(producers) if self._routed(p) != routed)
 
     def _all_to_all(self, number: int, nbytes: float) -> Call:
-        """Return the call that sends samples to a layer's experts or back: a copy for each expert used."""
+        """Return the all-to-all that sends samples to a layer's experts or back.
+
+        ``nbytes``: bytes of all samples of a microbatch. A sample is sent once for each expert that it uses.
+        """
         layer, layout = self._model.layers[number], self._strategy.layouts[number]
         copies = max(1.0, layer.used * layer.experts)
         groups = self._groups(number, "expert")
@@ -141,7 +146,11 @@ class ModelCalls:
         return self._tensor(kind, number, self._activation_bytes(number) / layout.data)
 
     def parted(self, call: Call) -> list[Call]:
-        """Return [``call``]; with overlap, two calls: 1 / (GPUs per group) of the bytes, and the rest."""
+        """Return ``call`` in a list; with `Strategy.overlap`, the two calls that replace it.
+
+        With n GPUs per group, the first, for which the next layer waits, has 1/n of the bytes; the second
+        has the rest.
+        """
         layers = call.purpose == "layer-to-layer" and call.collective in ("all-gather", "reduce-scatter")
         if not self._strategy.overlap or not (layers or call.purpose == "tensor"):
             return [call]
@@ -152,7 +161,10 @@ class ModelCalls:
         return Call(kind, self._groups(number, "tensor"), nbytes, "tensor")
 
     def _regather(self, number: int) -> Call | None:
-        """Return the all-gather of a column layer's input, if each GPU stored only some of the positions."""
+        """Return the all-gather of a column layer's input before the backward pass; None if not needed.
+
+        It is needed with sequence parallelism, because each GPU stored the input of only some positions.
+        """
         layer, layout = self._model.layers[number], self._strategy.layouts[number]
         if not (self._strategy.sequence and layer.split == "column" and layer.saved and layout.tensor > 1):
             return None
@@ -160,7 +172,10 @@ class ModelCalls:
         return self._tensor("all-gather", number, nbytes)
 
     def _placement(self, number: int, divides: str) -> BlockPlacement:
-        """Return which GPU has which block of a layer's output (``divides`` "column") or inputs ("row")."""
+        """Return on which GPU each block of a layer's output, or of its inputs, is.
+
+        ``divides``: the `Layer.split` that divides them, "column" for the output and "row" for the inputs.
+        """
         layer, layout = self._model.layers[number], self._strategy.layouts[number]
         row_output = divides == "column" and layer.split == "row"
         along = self._strategy.sequence and layout.tensor > 1 and (layer.along or row_output)
@@ -311,7 +326,10 @@ def _ends(messages: Messages) -> Groups:
 
 
 def _overlaps(part: int, parts: int, others: int) -> list[tuple[int, float]]:
-    """Return (k, overlap) for each k of ``others`` equal parts of [0, 1] that meets ``part`` of ``parts``."""
+    """Return (k, length of the overlap) for each interval k that overlaps the interval ``part``.
+
+    Intervals k are [0, 1] cut into ``others`` equal ones; ``part`` is one of [0, 1] cut into ``parts``.
+    """
     scale = parts * others
     begin, end = part * others, (part + 1) * others  # in units of 1 / scale
     result = []

@@ -56,10 +56,11 @@ class LayerMemory(NamedTuple):
 def layer_memory(workload: Workload, number: int) -> LayerMemory:
     """Return the memory of layer ``number`` on one GPU, for one microbatch.
 
-    Saved activations are assumed to be the layer's input: not divided for ``column``, divided for ``row`` and
-    ``local``. With sequence parallelism all are divided, except those of layers that are not split at all.
-    The ZeRO stage says which of parameters, gradients and optimizer states are divided among GPUs with equal
-    parameters (arXiv:1910.02054, figure 1). Raises `InputError` for an unknown optimizer.
+    Saved activations are assumed to be the layer's input. Tensor parallelism divides the input of layers
+    whose `Layer.split` is ``row`` or ``local``. Sequence parallelism divides the input of ``column`` layers
+    too, and of layers without split that have positions (`Layer.along`). The stage of ZeRO says which of
+    parameters, gradients and optimizer states are divided among the GPUs that have the same parameters
+    (arXiv:1910.02054, figure 1). Raises `InputError` for an unknown optimizer.
     """
     strategy, layer = workload.strategy, workload.model.layers[number]
     layout = strategy.layouts[number]
@@ -80,10 +81,11 @@ def layer_memory(workload: Workload, number: int) -> LayerMemory:
 def saved_elements(
     layers: Sequence[Layer], each: Sequence[LayerMemory], recompute: bool
 ) -> tuple[float, float]:
-    """Return the activation elements stored per microbatch, and the elements of one recomputed block.
+    """Return two numbers of activation elements: stored per microbatch, and recomputed at one time.
 
-    With ``recompute``, only the input of each block is stored (the elements that the first layer saves), plus
-    the other activations of one block at a time. Layers without a block store all activations.
+    ``each``: the memory of each layer. With ``recompute``, only the input of each block is stored: what its
+    first layer saves. The block's other activations are recomputed for one block at a time, so the largest
+    block counts. Selective recomputation is included. Layers without a block store all activations.
     """
     kept = again = 0.0
     for block in blocks_of(layers, range(len(layers))):
@@ -96,9 +98,10 @@ def saved_elements(
 def strategy_needs(workload: Workload) -> tuple[MemoryNeed, ...]:
     """Return the memory needed by one GPU of each pipeline stage.
 
-    With sharding, the two largest layers are counted whole: one in use, the next one gathered. In 1F1B, stage
-    s of p stores the activations of up to p − s microbatches at once (PipeDream-Flush, arXiv:2006.09503);
-    with interleaving, of the largest number of chunks in flight (see `pipeline_order`).
+    With sharding, the two largest layers are counted whole: one in use, the next one gathered. Activations
+    are stored from a microbatch's forward pass to its backward pass. With the 1F1B schedule, stage s of p
+    stores those of up to p − s microbatches at once (PipeDream-Flush, arXiv:2006.09503). With interleaving,
+    the maximum over the stage's passes is counted (`pipeline_order`).
     """
     strategy, precision = workload.strategy, workload.precision
     needs = []

@@ -84,7 +84,7 @@ class Iteration:
 
     @property
     def gpu_seconds(self) -> np.ndarray:
-        """Return the time in s that each worker that is not a CPU computes, shape (GPU workers,)."""
+        """Return the `compute_seconds` of the workers that are GPUs (`on_gpus`), shape (GPU workers,)."""
         return self.compute_seconds[self.on_gpus]
 
     @property
@@ -108,7 +108,7 @@ class Iteration:
 
     @cached_property
     def critical_path(self) -> tuple[int, ...]:
-        """Return the critical path to the task that ends last: the end of each task lets the next begin."""
+        """Return the tasks of the critical path: the end of each lets the next begin; the last ends last."""
         end, released_by = self.timeline.end, self.timeline.released_by
         path, task = [], int(end.argmax()) if end.size else -1
         while task >= 0:
@@ -118,7 +118,7 @@ class Iteration:
 
     @cached_property
     def critical_seconds(self) -> dict[str, float]:
-        """Return time on the critical path in s, largest first: ``"compute"``, ``"host"``, call purposes."""
+        """Return {"compute", "host" or purpose of calls: time in s on the critical path}, largest first."""
         result: dict[str, float] = {}
         on_gpus = self.on_gpus
         for task in self.critical_path:
@@ -144,7 +144,7 @@ class Iteration:
 
     @cached_property
     def call_bytes(self) -> dict[str, list[float]]:
-        """Return the bytes of each call (`Call.moved`): {purpose: list}."""
+        """Return {purpose: bytes of each call with this purpose, as a list}; see `Call.moved`."""
         sizes: dict[str, list[float]] = {}
         for call in self.graph.call:
             if call is not None:
@@ -161,8 +161,6 @@ def simulate(workload: Workload, fabric: CallTimes, policy: str = "batched", mer
 
     Parameters
     ----------
-    workload : Workload
-        Model, strategy, device and precision.
     fabric : CallTimes
         Times of calls: `wavefabric.training.communication.Communication` or `FreeCommunication`.
     policy : str
@@ -182,5 +180,5 @@ def simulate(workload: Workload, fabric: CallTimes, policy: str = "batched", mer
 def simulate_tasks(
     graph: TaskGraph, fabric: CallTimes, policy: str = "batched", workload: Workload | None = None
 ) -> Iteration:
-    """Simulate tasks that do not come from a workload, such as a trace or a step of `wave_steps`."""
+    """Simulate the tasks of ``graph``, built from ``workload``, a trace, or a step of `wave_steps`."""
     return Iteration(graph, run(graph, fabric, policy), policy, workload)

@@ -110,7 +110,7 @@ class TaskGraph:
         return self._add("call", name, 0.0, -1, call, ports, waits, microbatch)
 
     def append(self, other: "TaskGraph", microbatch: int) -> int:
-        """Add copies of all tasks of ``other`` for ``microbatch``; return the offset of their numbers."""
+        """Append copies of all tasks of ``other`` for ``microbatch``; return the number of the first copy."""
         offset = len(self)
         for key in ("kind", "name", "seconds", "worker", "call", "ports", "operations"):
             getattr(self, key).extend(getattr(other, key))

@@ -1,9 +1,9 @@
 """Build the tasks of one training iteration from a model and a strategy: passes of layers, calls, updates.
 
 Each pipeline stage executes the forward and backward passes of the microbatches in the order of the 1F1B
-schedule (PipeDream-Flush, Narayanan et al. 2021, arXiv:2006.09503): stage s of p runs p − s − 1 forward
-passes ahead. With v chunks of layers per stage the schedule is interleaved (Megatron-LM, arXiv:2104.04473,
-section 2.2).
+schedule (PipeDream-Flush, Narayanan et al. 2021, arXiv:2006.09503): stage s of p begins with p − s − 1
+forward passes, then forward and backward passes alternate. With several chunks of layers per stage the
+schedule is interleaved (Megatron-LM, arXiv:2104.04473, section 2.2).
 """
 
 from collections.abc import Callable, Sequence
@@ -44,7 +44,7 @@ class Workload:
         return [tuple(range(first, first + strategy.stage_gpus)) for first in firsts]
 
     def work(self, of: Callable[..., Work], number: int) -> Work:
-        """Return one GPU's work in layer ``number`` per microbatch; ``of``: `forward_work` or the like."""
+        """Return a GPU's work per microbatch in layer ``number``; ``of``: `forward_work`, `backward_work`."""
         layer, layout = self.model.layers[number], self.strategy.layouts[number]
         samples, sequence = self.strategy.samples(number), self.strategy.sequence
         return of(layer, samples, layout.tensor, self.precision, layout.expert, sequence)
@@ -103,8 +103,9 @@ def pipeline_order(
 ) -> list[tuple[int, int, int]]:
     """Return the passes of ``stage`` in order: (0 forward or 1 backward, microbatch, chunk of layers).
 
-    With interleaving, stage s of p takes p microbatches at a time through each of v chunks, and runs
-    2(p − s − 1) + (v − 1)p forward passes ahead. ``microbatches`` defaults to the number in ``strategy``.
+    First come some forward passes, then forward and backward passes alternate. With interleaving, stage s of
+    p takes p microbatches at a time through each of its v chunks, and first come 2(p − s − 1) + (v − 1)p
+    forward passes. ``microbatches`` defaults to the number in ``strategy``.
     """
     p, v, parts = strategy.stages, strategy.interleave, microbatches or strategy.microbatches
     ahead = p - stage - 1 if v == 1 else 2 * (p - stage - 1) + (v - 1) * p
@@ -118,10 +119,11 @@ def pipeline_order(
 
 
 def _program(graph: TaskGraph, passes: "Sequence[tuple[int, _Phase]]") -> list[int]:
-    """Return the compute tasks of a worker in order; make gathers of parameters wait, to run one use ahead.
+    """Return the compute tasks of a worker in order, and let its gathers of parameters run one use ahead.
 
-    A gather may begin when the task that uses the previously gathered parameters begins: it waits for the
-    end of the task before. ``passes``: (offset of task numbers in ``graph``, pass) in order.
+    ``passes``: (offset of the pass's task numbers in ``graph``, pass) in order. A gather may begin when the
+    task that uses the previously gathered parameters begins. So that it does, this function makes the gather
+    wait for the end of the task before that one.
     """
     program: list[int] = []
     before = 0
@@ -177,7 +179,7 @@ class _Common:
         }
 
     def _last_here(self, number: int) -> int:
-        """Return the last layer of the same stage whose output goes to the experts of ``number``, or -1."""
+        """Return the last layer of the same stage whose output goes to layer ``number``'s experts, or -1."""
         stage = self.strategy.stage
         here = (p for p in self.calls.layers[number].dispatched if stage[p] == stage[number])
         return max(here, default=-1)
@@ -206,7 +208,7 @@ class _Phase:
         self._open = False
 
     def layer(self, name: str, own: LayerPass, waits: Sequence[int]) -> int:
-        """Add a layer that runs after the tasks ``waits``; return the number of the task with the layer."""
+        """Add a layer that runs after the tasks ``waits``; return the number of the task that contains it."""
         if self._merge and self._open and not waits:
             task = self.tasks[-1]
             self._graph.seconds[task] += own.seconds
@@ -285,7 +287,7 @@ class _Microbatch:
                 self._arrived[number, consumer] = task if done is None else done
 
     def _inputs(self, number: int) -> list[int]:
-        """Return the calls that bring a layer's inputs; program order covers inputs from the same worker."""
+        """Return the calls, except those to experts, that bring a layer's inputs from other GPUs."""
         model, dispatched = self._common.model, self._common.calls.layers[number].dispatched
         producers = [model.index[name] for name in model.layers[number].inputs]
         tasks = [self._arrived[producer, number] for producer in producers if producer not in dispatched]

@@ -55,14 +55,10 @@ class Layer:
 
     Parameters
     ----------
-    name : str
-        Unique name.
     operator : str
         One of `OPERATORS`.
     inputs : tuple of str
         Layers whose outputs this layer reads. Empty: the model's input, which every GPU has for its samples.
-    output : tuple of int
-        Shape of the output.
     flops : float
         FLOPs; a multiplication and an addition are two.
     parameters : int
@@ -131,8 +127,6 @@ class ModelGraph:
 
     Parameters
     ----------
-    name : str
-        Name of the model.
     layers : tuple of Layer
         Layers in execution order.
     sample : str
@@ -207,7 +201,7 @@ class ModelGraph:
 
 
 def blocks_of(layers: Sequence[Layer], numbers: Iterable[int]) -> list[list[int]]:
-    """Group layer ``numbers`` by block: runs of layers in one block, and each layer without a block alone."""
+    """Group layer ``numbers`` into lists: consecutive layers of one block, or one layer without a block."""
     groups = groupby(numbers, key=lambda number: layers[number].block or number)
     return [list(group) for _, group in groups]
 

@@ -73,7 +73,10 @@ def _stem(graph: GraphBuilder) -> str:
 def _mixed(
     graph: GraphBuilder, block: str, source: str, branches: Sequence[Sequence[Step]], pooled: int
 ) -> str:
-    """Add parallel branches and a pooling branch: ``pooled`` channels, or stride 2 if ``pooled`` is 0."""
+    """Add a block of parallel branches of convolutions and a pooling branch.
+
+    The pooling branch is a mean, projected to ``pooled`` channels; if ``pooled`` is 0, a maximum of stride 2.
+    """
     graph.block = block
     ends = [_chain(graph, f"branch {number}", source, steps) for number, steps in enumerate(branches)]
     if pooled:

@@ -38,8 +38,6 @@ class GraphBuilder:
 
     Attributes
     ----------
-    layers : list of Layer
-        Layers added so far.
     block : str
         Block of the next layers.
     prefixed : bool
@@ -69,7 +67,11 @@ class GraphBuilder:
         saved: float = 0.0,
         **numbers: Any,
     ) -> str:
-        """Add a layer; ``keep``: sources that the backward pass reads; ``saved``: other saved elements."""
+        """Add a layer that reads ``sources``, and return its name; ``numbers``: other fields of `Layer`.
+
+        ``keep``: the sources that the backward pass reads, so that they are saved. ``keep_output``: whether
+        it also reads the layer's output. ``saved``: number of elements saved besides these.
+        """
         name = f"{self.block} {name}" if self.block and self.prefixed else name
         sizes = [prod(self.shape(source)) for source in sources]
         saved += sum(self._keep(source, prod(self.shape(source))) for source in keep)

@@ -41,8 +41,9 @@ DENSE = 13
 def ncf(name: str, factors: int = 64) -> ModelGraph:
     """Build NeuMF on MovieLens-20M as MLPerf trains it: 31 832 577 parameters with 64 factors.
 
-    The perceptron layers are 4F-4F-2F-F wide. ``column`` splits a table by features: a GPU with a part of the
-    features looks up the rows of all samples, and an exchange brings the features to the samples' GPUs.
+    With F = ``factors``, the perceptron has 4F inputs and layers of 4F, 2F and F features. The tables have
+    the `Layer.split` ``column``, by features: a GPU with a part of the features looks up the rows of all
+    samples, and an exchange brings the features to the samples' GPUs.
     """
     whole("factors", factors, 1, MOST_FACTORS)
     graph = GraphBuilder()
@@ -73,11 +74,11 @@ def ncf(name: str, factors: int = 64) -> ModelGraph:
 
 
 def dlrm(name: str) -> ModelGraph:
-    """Build the DLRM model ``name``, a key of `DLRM`; all tables form one layer, a sample reads one row each.
+    """Build the DLRM model ``name``, a key of `DLRM`; all embedding tables form one layer.
 
-    The split ``column`` divides the layer by whole tables or by features, with equal bytes to exchange. The
-    interaction needs all features of a sample, so an all-to-all connects tables divided among GPUs with
-    data-parallel perceptrons.
+    A sample reads one row of each table. The layer's `Layer.split` is ``column``: it can be divided by whole
+    tables or by features, with equal bytes to exchange. The interaction needs all features of a sample, so
+    an all-to-all connects tables divided among GPUs with data-parallel perceptrons.
     """
     rows, bottom, top, batch, source = DLRM[name]
     graph = GraphBuilder()

@@ -161,9 +161,10 @@ def wide_gelu(graph: GraphBuilder, source: str, inner: int) -> str:
 def vocabulary_head(
     graph: GraphBuilder, hidden: str, vocabulary: int, *, tied: bool = False, scales: int = 1
 ) -> None:
-    """Add the last normalisation, the logits, split by vocabulary, and the loss.
+    """Add the last normalisation, the logits and the loss; tensor parallelism divides the vocabulary.
 
-    Summing the loss over the parts of the vocabulary is not counted as communication.
+    ``tied``: the logits use the matrix of the word embedding. ``scales``: as for `attend`. Summing the loss
+    over the parts of the vocabulary is not counted as communication.
     """
     graph.block = "head"
     normed = graph.normalisation("norm", hidden, scales=scales)
@@ -209,7 +210,10 @@ def encoder(graph: GraphBuilder, hidden: str, heads: int) -> str:
 
 
 def _heads(graph: GraphBuilder, hidden: str, width: int) -> None:
-    """Add BERT's heads: masked tokens, tied to the word embedding, and next sentence, on the first token."""
+    """Add BERT's two heads: masked tokens, and whether the second sentence follows the first.
+
+    The first head shares the matrix of the word embedding. The second reads only the first token.
+    """
     tokens = graph.shape(hidden)[0]
     masked = ceil(MASKED * tokens)
     graph.block = "heads"
@@ -265,7 +269,7 @@ def switch_base(name: str, tokens: int = 512) -> ModelGraph:
 
 
 def _switch_block(graph: GraphBuilder, hidden: str, encoded: str, *, mixture: bool) -> str:
-    """Add self-attention, cross-attention to ``encoded`` if given, and a network (``mixture``: experts)."""
+    """Add self-attention, cross-attention to any ``encoded``, and a network or ``mixture`` of experts."""
     hidden = attend(graph, hidden, 12, 12)
     if encoded:
         hidden = attend(graph, hidden, 12, 12, encoded=encoded)

@@ -285,7 +285,7 @@ def _size(node: Any) -> int:
 
 
 def _block(node: Any, last: str) -> str:
-    """Return the block of a node, its module path up to a number (``layers.3``); ``last`` if unknown."""
+    """Return a node's block: its module path up to the first number (``layers.3``); ``last`` if no path."""
     if node.op != "call_module" and "nn_module_stack" not in node.meta:
         return last
     path = node.target if node.op == "call_module" else next(reversed(node.meta["nn_module_stack"]), "")

@@ -1,4 +1,4 @@
-"""Search for fast parallelisation strategies: by Markov chains (`markov`), or exact for a `chain` of layers.
+"""Search for fast strategies: with Markov chains (`markov`), or exactly for layers in a chain (`chain`).
 
 Begin with `search.search`. Uses fabrics only through the times of calls (`engine.CallTimes`).
 """

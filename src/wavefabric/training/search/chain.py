@@ -1,15 +1,16 @@
 """Find the layouts of layers with the shortest serial time under a memory limit, by dynamic programming.
 
-The result is exact for one pipeline stage, one call per layer for gradients (``bucket`` 0) and no overlap of
-calls and computation (`serial_seconds`). The time is then a sum over units and pairs of neighbouring units
-(`chain_costs`), for fixed microbatches, sharding and recomputation. A unit is a group of consecutive layers
-with one layout (`chain_units`). With overlap, a strategy takes at most its serial time, but another strategy
-may be faster, so the Markov chains start from the result.
+A layout says how the GPUs divide a layer. The serial time has no overlap of calls and computation
+(`serial_seconds`). A unit is a group of consecutive layers with one layout (`chain_units`). With one pipeline
+stage, one call per layer for gradients (``bucket`` 0), and fixed microbatches, sharding and recomputation,
+the serial time is a sum over units and pairs of neighbouring units (`chain_costs`), and the result is exact.
+With overlap, a strategy takes at most its serial time, but another strategy may be faster, so the Markov
+chains start from the result.
 
 Without a limit the method is Viterbi's algorithm. With a limit, the problem is a constrained shortest path:
-each state has a Pareto front of time and memory (Joksch 1966, doi:10.1016/0022-247X(66)90020-5). Bounds from
-a Lagrangian relaxation discard labels that no best solution can contain (Handler and Zang 1980,
-doi:10.1002/net.3230100403).
+each layout of a unit has a Pareto front of time and memory (Joksch 1966, doi:10.1016/0022-247X(66)90020-5).
+Bounds from a Lagrangian relaxation discard partial solutions (labels) that no best solution can contain
+(Handler and Zang 1980, doi:10.1002/net.3230100403).
 """
 
 from collections.abc import Iterable, Sequence
@@ -65,9 +66,10 @@ class SerialOptions:
 class UnitMemory(NamedTuple):
     """Memory of a unit (layers with one layout) on one GPU, in bytes.
 
-    ``kept``: stored always, so the sum over all units counts. ``whole``: added by gathered parameters and
-    unreduced gradients of the two largest layers; of all units only the two largest values count. ``again``:
-    added by recomputed activations of the largest block; of all units only the largest value counts.
+    ``kept``: memory in use all the time; the sum over all units counts. ``whole``: what gathered parameters
+    and unreduced gradients add for a time, for each of the unit's two largest layers; of all units together
+    only the two largest values count. ``again``: what recomputed activations of the unit's largest block add
+    for a time; of all units only the largest value counts.
     """
 
     kept: float
@@ -130,7 +132,7 @@ def chain_costs(setting: SearchSetting, options: SerialOptions, units: tuple[Uni
 def serial_seconds(workload: Workload, fabric: CallTimes) -> float:
     """Return the time in s of an iteration without overlap: all compute tasks plus all calls, one by one.
 
-    With one pipeline stage no policy takes longer, because under every policy a task runs at every moment.
+    With one pipeline stage no order of calls takes longer, because some task runs at every moment.
     """
     graph = build_tasks(workload)
     return sum(graph.seconds) + sum(fabric.seconds([call]) for call in graph.call if call is not None)
@@ -185,8 +187,8 @@ def _memory(workload: Workload) -> UnitMemory:
 def chain_units(model: ModelGraph, by_layer: bool = False) -> tuple[Unit, ...]:
     """Group the layers into consecutive units, such that outputs are read only in the same or next unit.
 
-    Units are blocks, or single layers with ``by_layer``. Units that an output skips are joined with the unit
-    that reads the output, so every model is a chain, in the worst case of one unit.
+    Units are blocks, or single layers with ``by_layer``. If a unit further on reads an output, it is joined
+    with the units in between. Every model thus becomes a chain, in the worst case of two units.
     """
     atoms = [(n,) for n in range(len(model.layers))] if by_layer else list(model.blocks)
     position = [number for number, atom in enumerate(atoms) for _ in atom]
@@ -246,7 +248,7 @@ def best_chain(
 
 
 def least_time(costs: ChainCosts, memory: float = inf) -> tuple[tuple[int, ...], float, float]:
-    """Return the fastest layouts that fit in ``memory`` bytes: (number per unit, time in s, memory in B)."""
+    """Return the fastest layouts within ``memory`` bytes: (number for each unit, time in s, memory in B)."""
     path = _Relaxed(costs, 1.0, 0.0).path()
     seconds, held = cost_of(costs, path)
     if held <= memory:
@@ -272,10 +274,10 @@ def cost_of(costs: ChainCosts, path: Sequence[int]) -> tuple[float, float]:
 
 
 class _Relaxed:
-    """Computes the smallest sum of time and memory over all layouts, with weights ``time`` and ``memory``.
+    """Finds the layouts of all units that minimise ``time`` × (time in s) + ``memory`` × (memory in bytes).
 
-    ``to_go[k]``, shape (layouts of unit k,): the smallest sum over the units after k. Of the memory only
-    `UnitMemory.kept` counts, so the smallest sum is a lower bound.
+    Of the memory only `UnitMemory.kept` counts, so the minimum is a lower bound. ``to_go[k]``: for each
+    layout of unit k, the minimum of the sum over the units after k.
     """
 
     def __init__(self, costs: ChainCosts, time: float, memory: float):
@@ -301,7 +303,10 @@ class _Relaxed:
 
 
 def _lagrangian(costs: ChainCosts, memory: float) -> tuple[float, float]:
-    """Return the multiplier (s per byte) of the best lower bound, and the shortest feasible time found, s."""
+    """Return the Lagrange multiplier (s per byte) with the largest lower bound of the time, and a time in s.
+
+    The time is the shortest found of layouts that fit in ``memory``; inf if none was found.
+    """
     low, high = 0.0, _Relaxed(costs, 1.0, 0.0).least / memory if memory > 0 else 1.0
     best, bound, multiplier, growing = inf, -inf, 0.0, True
     for _ in range(_STEPS):
@@ -342,7 +347,10 @@ class _Label(NamedTuple):
 
 
 def _labels(costs: ChainCosts, memory: float, multiplier: float, most: float) -> _Label | None:
-    """Return the fastest layouts that fit the memory, as a label; ``most``: time in s of a known solution."""
+    """Return the fastest layouts that fit in ``memory`` bytes, as a label; None if none fits.
+
+    ``multiplier``, ``most``: the results of `_lagrangian`, which bound the search.
+    """
     limit, latest = memory * (1 + _SLACK), most * (1 + _SLACK)
     fast, light = _Relaxed(costs, 1.0, 0.0), _Relaxed(costs, 0.0, 1.0)
     mixed = _Relaxed(costs, 1.0, multiplier)

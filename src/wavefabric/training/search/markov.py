@@ -67,7 +67,7 @@ class StrategyCosts:
         return len(self._known.keys() | self._least.keys())
 
     def __call__(self, strategy: Strategy, most: float = inf) -> StrategyCost:
-        """Return the cost of ``strategy``; a time above ``most`` s may be a lower bound above ``most``."""
+        """Return the cost of ``strategy``; a lower bound may replace a time, if both are above ``most`` s."""
         if strategy in self._known:
             return self._known[strategy]
         if self._least.get(strategy, 0.0) > most:
@@ -220,7 +220,7 @@ class StrategyMoves:
         return changed
 
     def _layouts(self, drawn: Callable[[Random], Sequence[int]]) -> Callable[..., Strategy | None]:
-        """Return a move that gives the ``drawn`` layers a random layout, and new microbatches if needed."""
+        """Return a change: one random layout for the layers of ``drawn``, and new microbatches if needed."""
 
         def change(strategy: Strategy, random: Random) -> Strategy | None:
             numbers = drawn(random)

@@ -166,7 +166,7 @@ def _best_of(strategies: Iterable[Strategy], costs: StrategyCosts, trail: Search
 
 
 def data_parallel(setting: SearchSetting) -> Strategy:
-    """Return data parallelism with PyTorch's bucket size, plus tensor parallelism if batch % GPUs > 0."""
+    """Return data parallelism, and tensor parallelism too if the number of GPUs does not divide the batch."""
     across = gcd(setting.gpus, setting.batch) or 1
     tensor = setting.gpus // across
     return uniform(setting.model, setting.gpus, tensor=tensor, batch=setting.batch, bucket=BUCKET)
@@ -175,7 +175,8 @@ def data_parallel(setting: SearchSetting) -> Strategy:
 def expert_designed(setting: SearchSetting) -> Iterator[Strategy]:
     """Yield strategies that experts would try: usual degrees for all layers, and split embedding tables.
 
-    Usual degrees come with and without sharding and recomputation. Strategies that do not fit are left out.
+    All come with and without sharding, usual degrees also with and without recomputation. Strategies that
+    the model or the number of GPUs does not allow are left out.
     """
     model, gpus = setting.model, setting.gpus
     for text in ("data", "data,sharded", "tables", "tables,sharded"):

@@ -104,8 +104,6 @@ class Strategy:
 
     Parameters
     ----------
-    gpus : int
-        Number of GPUs.
     batch, microbatches : int
         Samples per iteration on all GPUs, and the number of equal parts that are processed one after another.
     stage : tuple of int

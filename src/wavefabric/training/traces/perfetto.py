@@ -35,8 +35,8 @@ def write_perfetto(path: str | Path, iteration: Iteration, force: bool = False) 
     The fabric is one process, with a thread per purpose of calls (several if calls overlap). Each worker is a
     process, with threads for computation and for calls. Event arguments are the task number, the microbatch,
     and for a call the collective, bytes, groups and messages. An arrow from a computation to a call, or from
-    a call to a computation, shows which task's end let the other begin. Raises `InputError` if the file
-    exists and ``force`` is not set, has another extension than ``.json``, or cannot be written.
+    a call to a computation, shows which task's end let the other begin. Raises `InputError` if the extension
+    is not ``.json``, if the file exists and ``force`` is not set, or if it cannot be written.
     """
     path = Path(path)
     if path.suffix.lower() != ".json":

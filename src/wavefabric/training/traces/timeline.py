@@ -60,8 +60,8 @@ def draw_timeline(
     A single worker has one track per purpose of calls. Microbatches alternate in shade and are numbered;
     without microbatches, layer names are shown where they fit. ``title`` defaults to model, GPUs and batch.
 
-    Raises `InputError` if no task takes time, there are more than 64 workers, or the file exists and
-    ``force`` is not set, has another extension than ``.png``, ``.svg`` or ``.pdf``, or cannot be written.
+    Raises `InputError` if no task takes time, if there are more than 64 workers, if the extension is not
+    ``.png``, ``.svg`` or ``.pdf``, if the file exists without ``force``, or if it cannot be written.
     """
     path = check_picture(path, force)
     if not iteration.seconds > 0:

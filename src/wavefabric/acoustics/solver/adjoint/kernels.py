@@ -2,24 +2,26 @@
 
 Conventions are those of `wavefabric.acoustics.solver.kernels`. A bar is the derivative of the objective with
 respect to a field. The adjoint density is stored like the density: the part ρ̄_ξ of an axis is stored in the
-PML layers of this axis, and equals ``total`` elsewhere. An output that is not requested is an empty array.
+PML layers of this axis, and equals ``total`` elsewhere. f is the PML factor; L1 and L2 are the fractional
+Laplacians of loss and dispersion. An output that is not requested is an empty array.
 
 - ``adjoint_losses``: loss = τ c₀² p̄ and shift = η c₀² p̄, to which the fractional Laplacians are applied.
 - ``adjoint_pressure``: ρ̄_ξ += c₀² p̄ (1 + B/A ρ/ρ₀) − L2{η c₀² p̄}; rate = ρ₀ L1{τ c₀² p̄}, the derivative
   with respect to ∇·u. This is the transpose of ``update_pressure`` and ``absorption_terms``. ``loss`` and
   ``shift`` are L1 and L2 of the results of ``adjoint_losses``; ``rate`` may be ``loss``.
-- ``adjoint_density``: the transpose of ``update_density``: g_ξ = rate − m f ρ̄_ξ, ρ̄_ξ ← f² ρ̄_ξ + 2Δt m̄,
-  with m = Δt (2ρ + ρ₀). ``gx`` holds ``rate`` if ``lossy``. ``before`` and ``after`` are forward densities,
-  with their parts, before and after the step, without the values that sources added. If ``differs``, they
-  give m̄ m = −Σ ρ̄_ξ (f² ρ_ξ,before − ρ_ξ,after), which enters ρ̄ if the step is nonlinear; Δt m̄ is added to
-  ``density_gradient``.
+- ``adjoint_density``: the transpose of ``update_density``: g_ξ = rate − m f ρ̄_ξ and ρ̄_ξ ← f² ρ̄_ξ. Here
+  m is Δt ρ₀ or, in a nonlinear step, Δt (2ρ + ρ₀). If ``lossy``, ``gx`` holds ``rate`` at first. ``before``
+  and ``after`` are forward densities, with their parts, before and after the step, without what sources
+  added. If ``differs``, m̄ is computed from them: m̄ m = −Σ ρ̄_ξ (f² ρ_ξ,before − ρ_ξ,after). Δt m̄ is added
+  to ``density_gradient`` and, in a nonlinear step, 2Δt m̄ to each ρ̄_ξ.
 - ``adjoint_velocity``: the transpose of ``update_velocity``: g ← f Δt/ρ₀ ū and ū ← f² ū; with ``subtracts``,
   ū −= g comes first. ``density_gradient`` += ū (f² u_before − u_after)/ρ₀, with forward velocities.
-- ``medium_gradients``: adds the derivatives of one step of the equation of state, p = c₀² (ρ + B/A ρ²/(2ρ₀) +
-  A), with A = τ L1 − η L2{ρ} computed from p and ρ. ``shift`` is L2{ρ}; τ is proportional to c₀^(y−1), η to
-  c₀^y, y is ``power``. If the medium ``absorbs`` everywhere, ``unit`` is α₀, to which A is proportional. If
-  not, ``unit`` is τ for α₀ = 1, and only the L2 part of the derivative with respect to α₀ is added;
-  ``alpha_gradient`` adds the L1 part: gradient += p̄ c₀² τ₁ L1{ρ₀ ∇·u}.
+- ``medium_gradients``: adds one step's derivatives of the equation of state, p = c₀² (ρ + B/A ρ²/(2ρ₀) + A),
+  with respect to the medium. The absorption A = τ L1{ρ₀ ∇·u} − η L2{ρ} follows from p and ρ. ``shift`` is
+  L2{ρ}; τ is proportional to c₀^(y−1), η to c₀^y, with y = ``power``. If the medium ``absorbs`` everywhere,
+  ``unit`` is α₀, to which A is proportional. If not, ``unit`` is τ₁, the τ of α₀ = 1, and of the derivative
+  with respect to α₀ only the L2 part is added.
+- ``alpha_gradient``: adds the L1 part, gradient += p̄ c₀² τ₁ L1{ρ₀ ∇·u}.
 - ``forward_rate``: rate = ρ₀ ∇·u of the step between two densities; ``density_gradient`` += ``rate_bar``
   ∇·u/ρ₀.
 - ``density_sum``: out = Σ ρ̄_ξ over ``parts`` split parts.

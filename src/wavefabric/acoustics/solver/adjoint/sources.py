@@ -62,9 +62,9 @@ class _Readings:
 class AdjointSources:
     """Applies the transpose of `SourceTerms` on a rank.
 
-    ``wrt`` names the sources, of `SOURCES`, for whose signals derivatives are computed. ``scaled`` names the
-    sources, except the transducer, whose signals s are scaled by the sound speed at their points: for these
-    Σ s̄ s over time is computed at each point, s̄ being the derivative with respect to s.
+    ``wrt`` names the sources, of `SOURCES`, for whose signals derivatives are computed. ``scaled`` names
+    sources, but not the transducer, whose signals s are scaled by the sound speed at their points. For these
+    the sum of s̄ s over time is computed at each point, where s̄ is the derivative with respect to s.
     """
 
     def __init__(self, stages: Stages, kernels: Any, wrt: frozenset[str], scaled: frozenset[str]):
@@ -108,7 +108,7 @@ class AdjointSources:
         return {name: term for name, term in self._terms.items() if step < term.steps}
 
     def remove(self, fields: Fields, step: int) -> None:
-        """Subtract the values that additive sources added in ``step`` from forward ``fields`` after it."""
+        """Subtract from the forward ``fields`` after ``step`` what sources added to them in this step."""
         for name, source in self._active(step).items():
             if source.replace:
                 continue
@@ -168,7 +168,7 @@ class AdjointSources:
                 reading.count(step)
 
     def host_arrays(self) -> dict[str, np.ndarray]:
-        """Return the values read so far, ``signal/p``, …: (steps, points), or their sums (steps, 1)."""
+        """Return the values read, by name (``signal/p``): (steps, points), or (steps, 1) for a sum."""
         for reading in self.readings.values():
             reading.flush()
         return {f"signal/{name}": reading.values for name, reading in self.readings.items()}

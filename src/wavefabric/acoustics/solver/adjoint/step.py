@@ -1,15 +1,16 @@
 """Takes adjoint time steps: the transposed stages of the time step, from the last stage to the first.
 
-An adjoint step starts from the derivatives of the objective with respect to the fields after a step. It
-computes the derivatives with respect to the fields before the step, and adds to the medium's derivatives:
+An adjoint step starts from the derivatives of the objective with respect to the fields after a step, p̄, ū_ξ
+and ρ̄_ξ. It computes those with respect to the fields before the step, and adds to the medium's derivatives:
 
-    q = c₀² p̄,  ρ̄_ξ += q (1 + B/A ρ/ρ₀) − L2{η q}                    (`pressure`)
-    g_ξ = ρ₀ L1{τ q} − Δt m f ρ̄_ξ,  ρ̄_ξ ← f² ρ̄_ξ + 2Δt m̄,  ū_ξ += Dᵀ g_ξ  (`density`, m = ρ₀ or 2ρ + ρ₀)
-    p̄ = −Σ Gᵀ{f Δt/ρ₀ ū_ξ},  ū_ξ ← f² ū_ξ                              (`velocity`)
+    q = c₀² p̄,  ρ̄_ξ += q (1 + B/A ρ/ρ₀) − L2{η q}                           (`pressure`)
+    g_ξ = ρ₀ L1{τ q} − m f ρ̄_ξ,  ρ̄_ξ ← f² ρ̄_ξ [+ 2Δt m̄],  ū_ξ += Dᵀ g_ξ     (`density`)
+    p̄ = −Σ Gᵀ{f Δt/ρ₀ ū_ξ},  ū_ξ ← f² ū_ξ                                   (`velocity`)
 
-The transposed derivatives are derivatives with the opposite shift: Dᵀ = −G, Gᵀ = −D. So an adjoint step has
-the same transforms as a step, with the same kernels. m̄ and the derivatives with respect to ρ₀ need ∂u and ∂p
-of the forward step; these follow from the forward fields before and after it, without further transforms.
+with the PML factor f and m = Δt ρ₀ or, with the term in brackets, Δt (2ρ + ρ₀) in a nonlinear step. G and D
+are the derivatives of p and of u; transposed, they have the opposite shift: Dᵀ = −G, Gᵀ = −D. So an adjoint
+step has the same transforms as a step, with the same kernels. m̄ and the derivatives with respect to ρ₀ need
+∂u and ∂p of the forward step. These follow from the forward fields before and after it, without transforms.
 Adjoint-state method: Plessix 2006 (doi:10.1111/j.1365-246X.2006.02978.x); this scheme in absorbing media:
 Arridge et al. 2016 (doi:10.1088/1361-6420/32/11/115012).
 """
@@ -34,20 +35,21 @@ MEDIUM = ("sound_speed", "density", "alpha_coeff", "nonlinearity")
 
 
 def needs_states(problem: Problem, wrt: frozenset[str]) -> bool:
-    """Return whether the adjoint steps need the fields of the forward steps."""
+    """Return whether adjoint steps need forward fields: in a nonlinear medium, or for its derivatives."""
     return problem.nonlinearity is not None or bool(wrt & set(MEDIUM))
 
 
 def needs_differences(problem: Problem, wrt: frozenset[str]) -> bool:
-    """Return whether the adjoint steps need the forward fields before and after a step at once."""
+    """Return whether an adjoint step needs two sets of forward fields: before and after the step."""
     return problem.nonlinearity is not None or bool(wrt & {"density", "alpha_coeff"})
 
 
 class AdjointStep:
     """Holds the adjoint fields of a simulation and takes adjoint steps of its ``stages``.
 
-    ``fields`` are p̄, ū and ρ̄ (see ``kernels``). ``wrt`` names the medium parameters, as in `Problem`, and
-    sources to compute derivatives for; `gradients` returns the medium's. ``scaled``: see `AdjointSources`.
+    ``fields`` are p̄, ū and ρ̄, the derivatives of the objective with respect to p, u and ρ. ``wrt`` names
+    the medium parameters, as in `Problem`, and the sources to differentiate by. `gradients` returns the
+    derivatives for the medium. For ``scaled`` see `AdjointSources`.
     """
 
     def __init__(self, stages: Stages, wrt: frozenset[str], scaled: frozenset[str] = frozenset()):
@@ -102,7 +104,7 @@ class AdjointStep:
 
     @staticmethod
     def nbytes(problem: Problem, wrt: frozenset[str], fields: int, field: int) -> int:
-        """Return the bytes that this object needs; `Fields` need ``fields`` bytes, one field ``field``."""
+        """Return the bytes of this object; ``fields`` are the bytes of `Fields`, ``field`` of one field."""
         medium = len(wrt & set(MEDIUM)) + problem.dimensions * ("density" in wrt) + ("alpha_coeff" in wrt)
         return fields * (1 + needs_differences(problem, wrt)) + field * (medium + 6)
 
@@ -133,7 +135,7 @@ class AdjointStep:
         return number == 0 and self._c.problem.initial_pressure is not None
 
     def after(self, number: int, forward: Fields) -> None:
-        """Do the transposed pressure stage of step ``number``; ``forward`` are the fields after the step."""
+        """Do the transposed pressure stage of step ``number``; ``forward`` are forward fields after it."""
         c, f = self._c, self.fields
         if self._begins(number):
             self._split_of_initial_pressure(forward.p)
@@ -169,7 +171,7 @@ class AdjointStep:
             self._stages.divergence(forward.u, self._rate)
 
     def kept(self, forward: Fields) -> Fields:
-        """Return the forward fields after a step, for `before`; a copy if needed, as ``forward`` changes."""
+        """Return the forward fields after a step, for `before`; a copy if it needs earlier fields as well."""
         if self.after_step is None:
             return forward
         copied = self.after_step
@@ -185,7 +187,7 @@ class AdjointStep:
         return copied
 
     def _add_rate(self, rate: Any, before: Fields, after: Fields) -> None:
-        """Add the derivatives of τ L1{ρ₀ ∇·u} with respect to ρ₀ and α₀."""
+        """Add the derivatives of a step's absorption term τ L1{ρ₀ ∇·u} with respect to ρ₀ and α₀."""
         c, f, rate_bar = self._c, self.fields, self._scratch[0]
         if self._replaced:
             if self._medium["density"].size:
@@ -202,9 +204,10 @@ class AdjointStep:
             self.kernels.alpha_gradient(self._medium["alpha_coeff"], f.p, c.speed, self._unit, rate)
 
     def before(self, number: int, before: Fields, after: Fields) -> None:
-        """Do the transposed density and velocity stages of step ``number`` with the forward fields around it.
+        """Do the transposed density and velocity stages of step ``number``.
 
-        The values that sources added in the step are subtracted from ``after``. The clock must be ``number``.
+        ``before`` and ``after`` are the forward fields before and after the step. What sources added in the
+        step is subtracted from ``after``. The clock of the forward fields must be ``number``.
         """
         stages, c, f = self._stages, self._c, self.fields
         if self._begins(number):
@@ -248,7 +251,7 @@ class AdjointStep:
         self._stages.adjoint_gradient(gradients, f.p)
 
     def _split_of_initial_pressure(self, p0: Any) -> None:
-        """Make p̄ the derivative with respect to p₀, through p = p₀ and ρ_ξ = p₀/(D c₀²)."""
+        """Add to p̄ the derivative with respect to p₀ through the D split densities ρ_ξ = p₀/(D c₀²)."""
         c, f, gradient = self._c, self.fields, self._scratch[0]
         self.kernels.density_sum(gradient, f.rho, f.split_layers, c.dimensions)
         gradient /= c.dimensions * c.speed * c.speed
@@ -258,7 +261,7 @@ class AdjointStep:
             self._medium["sound_speed"][...] -= gradient + gradient
 
     def _motion_of_initial_pressure(self, before: Fields, after: Fields) -> None:
-        """Add to p̄ the derivative through u = Δt/(2ρ₀) ∂p₀, an update by −Δt/2 from rest without PML."""
+        """Add to p̄ the derivative with respect to p₀ through the first velocity, u = Δt/(2ρ₀) ∂p₀."""
         c, f, p_bar = self._c, self.fields, self.fields.p.copy()
         for component in before.u:
             component[...] = 0

@@ -1,1 +1,1 @@
-"""Computes exact gradients of a propagation: `steps` has adjoints of single steps, `gradient` of all."""
+"""Computes exact gradients of a propagation: `steps` has the adjoint of each step, `gradient` chains them."""

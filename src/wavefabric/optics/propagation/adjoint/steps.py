@@ -33,9 +33,10 @@ class StepOperators:
         self.begin(None, None)
 
     def begin(self, factors, phases) -> None:
-        """Set factors (steps,) or (steps, groups), phases (steps, N) or (steps, rows, N); clear gradients.
+        """Set the parameters of all steps, and clear their gradients.
 
-        None means factors of 1 and no phases. `InputError` for other shapes and too little memory.
+        ``factors`` are (steps,) or (steps, groups), None for 1; ``phases`` (steps, N) or (steps, rows, N),
+        None for 0. `InputError` for other shapes and too little memory.
         """
         steps, (rows, n), groups = self.steps, self.forward.shape, self._factor.size
         if phases is not None and self._turn is None:
@@ -103,7 +104,7 @@ class StepOperators:
         self.forward.counts.ffts += 2
 
     def kerr_adjoint(self, name: str, A, Y, h: float, slope=None) -> None:
-        """Apply the adjoint of a Kerr operator at ``A`` to ``Y``; see `CpuKerrKernels.kerr_adjoint`."""
+        """Apply the adjoint of a Kerr operator at ``A`` to a gradient ``Y``, as `CpuKerrKernels` does."""
         slope = self._slope if slope is None else slope
         self.forward.kernels.kerr_adjoint(name, A, Y, h, self._factor, slope, *self._layouts)
         self.forward.counts.exchanges += 1
@@ -128,7 +129,7 @@ class AdjointSteps:
         self.fields = [self.forward.empty() for _ in range(self.extra_fields)]
 
     def stage(self, A, number: int) -> None:
-        """Take stage ``number`` from ``begin`` to ``end`` of the integrator, as ``A`` may be restored."""
+        """Take stage ``number``, which needs nothing from earlier stages but the field ``A``."""
         self.operators.select(number)
         self.integrator.advance(A, self.h)
 
@@ -137,9 +138,10 @@ class AdjointSteps:
         raise NotImplementedError
 
     def runge_kutta_adjoint(self, A, Y, half: float) -> None:
-        """Apply the adjoint of a step of `RK4IP` at ``A`` to ``Y``; E covers ``half`` metres, h/2 or 0.
+        """Convert ``Y`` from the gradient for the field after a step of `RK4IP` to that for ``A``, before it.
 
-        k2, k3 and k4 are evaluated at B2 = A_I + k1/2, B3 = A_I + k2/2, B4 = E[A_I + k3].
+        ``half`` is the length in m of E, a half step of linear propagation: h/2, or 0 for none. With
+        A_I = E A the stages k2, k3, k4 are evaluated at B2 = A_I + k1/2, B3 = A_I + k2/2, B4 = E[A_I + k3].
         """
         h, own, forward, add = self.h, self.operators, self.forward, self._add
         A_I, B2, B3, B4, R = self.fields
@@ -195,7 +197,7 @@ class AdjointStrangSteps(AdjointSteps):
         self.operators.kerr_adjoint("rotate", A, Y, h)
 
     def _select(self, number: int) -> tuple[float, float, bool]:
-        """Select the step of a stage; return its Kerr and linear length, and whether a phase follows."""
+        """Select the step of a stage; return its Kerr and linear length, whether a linear phase follows."""
         step, pair = divmod(number, self.stages_of_step)
         self.operators.select(step)
         return *self.pairs[pair], pair + 1 == self.stages_of_step and self.operators.phases is not None
@@ -241,6 +243,7 @@ class AdjointRK4IPSteps(AdjointSteps):
 class AdjointAgrawalSteps(AdjointSteps):
     """Computes the adjoint of a step of ``ssfm_agrawal``.
 
+    With E = exp(h/2 L̂) and the Kerr phase rates rate0 of A and rate1 of B, the step is
     H = E A, B = E exp(ih rate0) H, A(z+h) = E exp(ih (rate0 + rate1)/2) H.
     """
 

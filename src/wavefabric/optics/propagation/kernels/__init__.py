@@ -11,10 +11,10 @@ ADJOINTS = ("derivative", "rotate", "phase_rate", "turn")
 
 
 class KerrOperator(NamedTuple):
-    """Describes a Kerr operator: powers of phase groups, phase rates from these powers, update of the rows.
+    """Describes a Kerr operator: powers of phase groups give phase rates, and these update the rows.
 
-    The operator has ``stages`` phase rates, each computed from the powers that result from the previous rate;
-    ``numbers`` values per group and sample are stored between stages.
+    The operator has ``stages`` phase rates in sequence, each from the powers that result from the one before.
+    Between stages ``numbers`` values per group and sample are stored.
     """
 
     name: str

@@ -20,7 +20,7 @@ _ONE_KERNEL = 4096
 
 @dataclass(frozen=True)
 class Transforms:
-    """Describes the transforms of ``points`` values of ``item`` bytes in a kernel, ``side`` per block."""
+    """Describes transforms in a kernel: of ``points`` values of ``item`` bytes each, ``side`` per block."""
 
     points: int
     side: int
@@ -58,7 +58,7 @@ class Transforms:
 
 @dataclass(frozen=True)
 class FusedPlan:
-    """Describes the split of a transform of N = ``columns.points`` × ``rows.points`` values of ``dtype``."""
+    """Describes how a transform of N values of ``dtype`` is split: into columns and rows, with N1 N2 = N."""
 
     columns: Transforms
     rows: Transforms
@@ -100,11 +100,14 @@ class FusedPlan:
         return "".join(f"#define {name} {value}\n" for name, value in macros.items())
 
     def roots(self) -> np.ndarray:
-        """Return the twiddle factors exp(−2πi m/N1) of the column transforms, (N1,), complex128."""
+        """Return the twiddle factors exp(−2πi m/N1) of columns of N1 points, (N1,), complex128."""
         return unit_roots(np.arange(self.columns.points), self.columns.points)
 
     def split_factors(self) -> np.ndarray:
-        """Return exp(−2πi P n2/N), (stages, N2), complex128; P: product of the radices before each stage."""
+        """Return factors exp(−2πi P n/N) for each stage of the columns and n < N2: (stages, N2), complex128.
+
+        N2 is the length of rows, P the product of the radices before a stage.
+        """
         before = np.cumprod([1, *self.columns.radices[:-1]])
         return unit_roots(before[:, None] * np.arange(self.rows.points), self.n)
 
@@ -149,9 +152,10 @@ def _plans(n: int, dtype: np.dtype) -> Iterator[FusedPlan]:
 
 
 def _column_lengths(n: int) -> list[int]:
-    """Return possible column lengths for rows of ``n`` samples, best first: [1] for short rows, [] if none.
+    """Return possible lengths of column transforms for rows of ``n`` samples, best first.
 
-    The best lengths give rows of about 2048 samples, and columns of at most 512.
+    The best are at most 512 and leave row transforms of about 2048 points. The list is [1] for short rows,
+    which need no columns, and [] if no length is possible.
     """
     if not radices(n):
         return []

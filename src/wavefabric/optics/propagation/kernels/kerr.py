@@ -76,7 +76,10 @@ def tile_samples(bytes_a_sample: int) -> int:
 
 
 class KerrChunkLayout:
-    """Describes a rank's phase groups for kernels on chunks; ``start`` as in `PhaseGroupCoupling`."""
+    """Describes a rank's phase groups for kernels that process chunks of samples.
+
+    ``start`` has the first row of each group, and the number of rows last.
+    """
 
     def __init__(self, device, start, n: int, dtype):
         self.start = np.ascontiguousarray(start, np.int64)
@@ -162,9 +165,10 @@ class CpuKerrKernels:
     def kerr_begin(self, operator: KerrOperator, A, K, t0, h, power, numbers, layout):
         """Set ``power`` to the group powers (W) of the first phase rate, ``numbers`` to values for later use.
 
-        ``numbers`` are (the operator's numbers, groups, m). For RK4IP: the first phase rate, |x|² and Im x*y,
-        where the increment is added to the field x and ``power`` is |y|². For ``rotate_rk4``: |A|², and real
-        and imaginary parts of a stage's multiplier of A and of their weighted sum.
+        ``numbers`` are (the operator's numbers, groups, m). A stage of RK4IP turns the rows x of a group into
+        x + iφ y, with φ proportional to its phase rate: ``power`` is |y|², ``numbers`` are the phase rate,
+        |x|² and Im x*y. For ``rotate_rk4`` they are |A|², and real and imaginary parts of a stage's
+        multiplier of A and of their weighted sum.
         """
         getattr(self._kernels, f"begin_{operator.name}")(A, K, t0, h, power, numbers, layout)
 
@@ -178,7 +182,7 @@ class CpuKerrKernels:
         self.kerr_advance(operator, stage, rate, h, power, numbers, out)
 
     def kerr_update(self, operator: KerrOperator, A, K, t0, rate, h, numbers, layout, error=None):
-        """Apply an operator's last phase rate to a chunk of ``A`` and ``K``; ``error``: of local rows."""
+        """Apply an operator's last phase rate to a chunk of ``A`` and ``K``; set ``error``, of local rows."""
         errors = None if error is None else layout.errors[: -(-rate.shape[1] // layout.tile)]
         getattr(self._kernels, f"update_{operator.name}")(A, K, t0, rate, h, numbers, errors, layout)
         if errors is not None and error is not None:

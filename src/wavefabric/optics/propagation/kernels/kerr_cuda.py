@@ -79,20 +79,20 @@ class CudaKerrLayout:
         self.most = xp.empty(1, np.uint64)
 
     def _shared_bytes(self, arrays: int) -> int:
-        """Return a kernel's shared memory, bytes: 3 arrays of partial sums, ``arrays`` of phase groups."""
+        """Return a kernel's bytes of shared memory: 3 arrays of partial sums, ``arrays`` of phase groups."""
         # rk4ip_last reuses the same memory for one double per thread.
         used = (3 * self._slots + arrays * self._tall) * self.lanes * self._item
         return max(used, 8 * self.lanes * self.warps)
 
     def kernel(self, name: str):
-        """Return a kernel of ``kerr.cu``; the first of a group waits until the group is compiled."""
+        """Return a kernel of ``kerr.cu``; its set of kernels (one of `GROUPS`) is compiled at first use."""
         group = name.removeprefix("kerr_")
         group = group if group in GROUPS else "others"
         options = *self._options, *(f"-DWITH_{each}={int(each == group)}" for each in GROUPS)
         return self._device.module(PACKAGE, "kerr.cu", options).get_function(name)
 
     def launch(self, name: str, arrays: int, *arguments) -> None:
-        """Run a kernel of ``kerr.cu`` with ``arrays`` shared arrays of phase groups over all samples."""
+        """Run a kernel of ``kerr.cu`` over all samples; it has ``arrays`` shared arrays over phase groups."""
         shared = self._shared_bytes(arrays)
         if name not in self._functions:
             self._functions[name] = self.kernel(name)
@@ -190,7 +190,7 @@ class KerrKernels:
             error[...] = layout.errors[: layout.rows * -(-m // _THREADS)].sum()
 
     def _launch(self, name: str, real, samples: int, layers: int, arguments: tuple, shared: int = 0):
-        """Launch a kernel of ``kerr_chunks.cu`` with one thread per sample of each layer."""
+        """Launch a kernel of ``kerr_chunks.cu``: a thread for each sample of each layer (row or group)."""
         key = name, np.dtype(real)
         if key not in self._functions:
             module = self._device.module(PACKAGE, "kerr_chunks.cu", type_options(real))

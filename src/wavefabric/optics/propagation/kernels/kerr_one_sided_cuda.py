@@ -65,7 +65,11 @@ class Tiling:
 
 
 class KerrSizes(NamedTuple):
-    """Holds sizes: largest ``rows`` and ``own`` parts of a rank, ``parts`` of all ranks, bytes per block."""
+    """Holds the sizes from which all ranks choose the same tiling.
+
+    ``rows`` and ``own`` are the largest numbers of rows and of parts of phase groups on a rank, ``parts`` is
+    the number of parts on all ranks. A block may use ``block_memory`` bytes of shared memory.
+    """
 
     rows: int
     own: int
@@ -73,9 +77,9 @@ class KerrSizes(NamedTuple):
     block_memory: int
 
     def tiling(self, fields: int, dtype, tile: tuple[int, int] | None = None) -> Tiling | None:
-        """Return the longest tiling with enough blocks per multiprocessor, or the tiling with most blocks.
+        """Return the tiling of longest tiles with enough blocks per multiprocessor, else that of most blocks.
 
-        ``tile`` (samples, rows of threads) replaces the choice. None if fewer than two blocks fit.
+        ``tile`` (samples, rows of threads) prescribes the tile. None if fewer than two blocks fit.
         """
         item = np.finfo(dtype).dtype.itemsize
         tiles = [tile] if tile else [(samples, _THREADS // samples) for samples in _SAMPLES[item]]
@@ -94,7 +98,7 @@ class KerrSizes(NamedTuple):
 
 
 class _Kernels:
-    """Launches the kernels of one tiling: of operators that read one field, or two. Collective to create."""
+    """Launches kernels of one tiling, for operators that read one field, or two; all ranks create it."""
 
     def __init__(self, of: "OneSidedKerr", chosen: Tiling, blocks: int | None):
         device, comm, coupling, real = of.device, of.comm, of.coupling, np.finfo(of.dtype).dtype
@@ -149,11 +153,12 @@ class _Kernels:
 
 
 class OneSidedKerr:
-    """Applies Kerr operators on one rank of several, for rows of ``n`` samples; construction is collective.
+    """Applies Kerr operators to the rows (``n`` samples) of one rank; all ranks create it together.
 
-    ``coupling`` as of `rank_phase_group_coupling`, ``dtype`` that of the fields. ``received`` False omits the
-    work on other ranks' data. ``tile`` (samples, rows of threads) and ``blocks``, equal on all ranks, have
-    automatic defaults. `InputError` if these ranks cannot run kernels that wait for one another.
+    ``coupling`` is that of `rank_phase_group_coupling`, ``dtype`` the type of fields. With ``received``
+    False, data of other ranks are transferred but not used. ``tile`` (samples, rows of threads) and
+    ``blocks`` are equal on all ranks and chosen automatically by default. `InputError` if these ranks cannot
+    run kernels that wait for one another.
     """
 
     def __init__(
@@ -182,7 +187,7 @@ class OneSidedKerr:
         device.synchronize()  # kernels may be in other streams
 
     def serves(self, operator: KerrOperator) -> bool:
-        """Return whether one kernel can apply ``operator``: false for over two stages or too many rows."""
+        """Return whether one kernel can apply ``operator``: not with over two stages, or too many rows."""
         return operator.name in self.kernels
 
     def kerr(self, operator: KerrOperator, A, K, h: float, error=None) -> None:
@@ -199,9 +204,10 @@ def most_nbytes(coupling: PhaseGroupCoupling, n: int, dtype) -> int:
 
 
 def dealt(rows, lanes: int) -> tuple[np.ndarray, np.ndarray]:
-    """Distribute parts of ``rows`` field rows each among ``lanes`` rows of threads, largest first, evenly.
+    """Distribute parts of phase groups among ``lanes`` rows of threads, so that field rows are spread evenly.
 
-    Returns the start of each row of threads, (lanes + 1,), and the parts one after another, (parts,).
+    ``rows`` are the numbers of field rows of the parts, which are dealt out largest first. Returns where each
+    row of threads starts in a list of part numbers, (lanes + 1,), and this list, (parts,).
     """
     by_lane: list[list[int]] = [[] for _ in range(lanes)]
     least = [(0, lane) for lane in range(lanes)]

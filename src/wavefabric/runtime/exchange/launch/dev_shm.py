@@ -25,7 +25,7 @@ def mapped(pid: int) -> set[Path]:
 
 
 def remove(files: Iterable[Path]) -> None:
-    """Remove the ``files`` that are MPI's files of this user in /dev/shm."""
+    """Remove those ``files`` that are in /dev/shm and belong to MPI and to this user."""
     for file in files:
         with contextlib.suppress(OSError):
             if _is_mpi(file) and file.stat().st_uid == os.getuid():
@@ -33,7 +33,7 @@ def remove(files: Iterable[Path]) -> None:
 
 
 def remove_own() -> None:
-    """Remove MPI's files that this process has mapped, before it ends all ranks; mappings stay valid."""
+    """Remove MPI's files in /dev/shm that this process has mapped; call this before all ranks are ended."""
     remove(mapped(os.getpid()))
 
 

@@ -34,7 +34,7 @@ def _number(name: str) -> int | None:
 
 
 def _starter() -> tuple[int | None, ...]:
-    """Return rank, number of ranks, and both counted on this host; None for each that is not set."""
+    """Return rank, number of ranks, rank on this host, ranks on this host; None for each that is not set."""
     for names in _STARTERS:
         rank, size, *local = map(_number, names)
         if rank is not None and size is not None and rank < size:
@@ -81,12 +81,12 @@ def threads() -> int | None:
 
 
 def rank_threads() -> int:
-    """Return the default CPU threads per rank: as launcher or srun say, else the host's divided equally."""
+    """Return the default CPU threads per rank: as launcher or srun set, or an equal part of the host's."""
     # srun binds a task to its CPUs: do not divide these again.
     chosen = threads() or min(_number("SLURM_CPUS_PER_TASK") or 0, usable_threads())
     return chosen or max(1, usable_threads() // local_size())
 
 
 def without_ranks(variables: dict[str, str]) -> dict[str, str]:
-    """Return variables without those of ranks and batch systems, to start a new mpiexec on this host."""
+    """Return environment variables without those about ranks and batch jobs, to start a new mpiexec here."""
     return {name: value for name, value in variables.items() if not name.startswith((*_PREFIXES, *_BATCH))}

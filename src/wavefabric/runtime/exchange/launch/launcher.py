@@ -53,8 +53,8 @@ def launch(options: LaunchOptions) -> int:
 
     Ctrl-C reaches each rank once, sent by this launcher: mpiexec is detached from the terminal, since some
     versions kill their ranks at once. A third Ctrl-C kills all. SIGTERM, SIGUSR1 and SIGHUP reach the ranks
-    as SIGTERM. The end of the parent process does the same if nobody else reads the output. The result is the
-    ranks' exit code, 128 + signal if one was killed, 130 after Ctrl-C, 143 after SIGTERM.
+    as SIGTERM, which they also get if the parent process ends and nobody else reads the output. The result is
+    the ranks' exit code, 128 + signal if one was killed, 130 after Ctrl-C, 143 after SIGTERM.
     """
     if environment.RANKS in os.environ or environment.ranks() > 1:
         # A rank that started ranks would start ever more.

@@ -27,7 +27,7 @@ _FAMILIES = {
 
 
 class MPILibrary(NamedTuple):
-    """Describes mpi4py's MPI: family (``"MPICH"`` or ``"Open MPI"``), name and version as text."""
+    """Describes an MPI library: family (``"MPICH"`` or ``"Open MPI"``), its version, and mpi4py's version."""
 
     family: str
     version: str
@@ -36,7 +36,7 @@ class MPILibrary(NamedTuple):
 
 @cache
 def library() -> MPILibrary:
-    """Return the MPI that mpi4py uses in a child process; `MissingExtra` or `InputError` without one."""
+    """Return the MPI that mpi4py uses, found by a child process; `MissingExtra`, `InputError` without one."""
     if find_spec("mpi4py") is None:
         raise MissingExtra("more than one rank", "mpi")
     try:
@@ -55,7 +55,7 @@ def _family(text: str) -> str:
 
 
 def find(wanted: MPILibrary) -> Path:
-    """Return the path of the mpiexec of an MPI: next to Python (wheels of MPICH, Open MPI) or on PATH.
+    """Return the path of an mpiexec that belongs to ``wanted``: next to Python (MPI wheels) or on PATH.
 
     `MissingExtra` if there is no mpiexec, `InputError` if all that were found belong to another MPI.
     """
@@ -74,7 +74,7 @@ def find(wanted: MPILibrary) -> Path:
 
 
 def _said(*words: str) -> subprocess.CompletedProcess[str]:
-    """Run a program and capture its output."""
+    """Run the program and arguments ``words``, and capture the output."""
     return subprocess.run(words, capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL)
 
 

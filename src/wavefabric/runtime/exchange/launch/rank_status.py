@@ -23,9 +23,10 @@ _FILE = "status"
 
 
 def begin() -> None:
-    """Fork: the child returns as the rank and prints to the launcher, the parent reports how it ends.
+    """Fork: the child continues as the rank, and the parent waits and tells the launcher how it ends.
 
-    Does nothing without a launcher on this host. Call this before there are threads, MPI or CUDA.
+    The child prints to the launcher. Does nothing without a launcher on this host. Call this before there are
+    threads, MPI or CUDA.
     """
     folder = os.environ.get(environment.FOLDER)
     if not folder:
@@ -72,7 +73,7 @@ def lost(message: str) -> bool:
 
 
 def close_output() -> None:
-    """Discard stderr from now on, where MPI reports aborts, if there is a launcher that reports them."""
+    """Discard stderr from now on, where MPI would report an abort, if a launcher reports why ranks end."""
     if environment.FOLDER in os.environ:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
 
@@ -112,7 +113,7 @@ class RankStatus:
 
 
 def create(folder: Path) -> None:
-    """Create status file and output pipes in the launcher's folder, known to ranks by the environment."""
+    """Create the file for rank status and the pipes for ranks' output in the launcher's ``folder``."""
     (folder / _FILE).touch()
     for name in STREAMS:
         os.mkfifo(folder / name)

@@ -28,7 +28,7 @@ _started = False
 
 @contextlib.contextmanager
 def waiting(*peers: int) -> Iterator[None]:
-    """Note that the block waits for the ranks ``peers``, or for all ranks if there are none in ``peers``."""
+    """Record, while the block runs, that this thread waits for the ranks ``peers`` (none: for all ranks)."""
     thread = threading.get_ident()
     _waits[thread] = time.monotonic(), peers
     try:
@@ -38,7 +38,7 @@ def waiting(*peers: int) -> Iterator[None]:
 
 
 def start(comm) -> None:
-    """Start to watch the ranks of ``MPI.COMM_WORLD``; collective the first time."""
+    """Start to watch the other ranks of ``comm`` on this host; all ranks make the first call together."""
     global _started
     rank, ranks = comm.Get_rank(), comm.Get_size()
     if _started or ranks == 1:
@@ -54,7 +54,7 @@ def start(comm) -> None:
 
 
 def _identity() -> tuple[str, int, str] | None:
-    """Return host with PID namespace, PID, and start time of this process; None without /proc."""
+    """Return host and PID namespace, then PID, then start time of this process; None without /proc."""
     if (process := _process(os.getpid())) is None:
         return None
     return f"{platform.node()} {os.readlink('/proc/self/ns/pid')}", os.getpid(), process[2]
@@ -77,7 +77,7 @@ def _show_leaving() -> None:
 
 
 def _watch(own: int, ranks: int, peers: dict[int, tuple[int, str]]) -> NoReturn:
-    """Check the peers repeatedly; end all ranks if one is stopped or has left."""
+    """Check the ranks ``peers`` of this host every second; end all ranks if one is stopped or has left."""
     # The lowest rank reports first; others only if it does not end all ranks.
     delay = min(own, 5)
     # Count checks, not seconds: if the whole job is suspended, so is this thread.

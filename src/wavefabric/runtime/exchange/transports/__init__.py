@@ -1,7 +1,7 @@
 """Move data between ranks: by MPI from host or device memory, by NCCL, or by peer access between GPUs.
 
-A transport is a module with an `Exchange` and a `Transport` (`base.py`), and a line in `TRANSPORTS`.
-Transports may import `exchange` below the communicator. In `exchange` only they import CuPy and NCCL.
+A transport is a module with an `Exchange` and a `Transport` (`base.py`), and a line in `TRANSPORTS`. It does
+not import the communicator. In `exchange` only transports import CuPy and NCCL.
 """
 
 from __future__ import annotations
@@ -22,7 +22,10 @@ MULTIMEM = f"{__name__}/multimem.cu"
 
 
 class TransportDescription(NamedTuple):
-    """Describes a transport: label in tables, class (``module:class``) on CPUs and on GPUs, if any."""
+    """Describes a transport: its label in tables, and its classes for CPUs and for GPUs.
+
+    A class is written ``module:class``; it is empty if the transport does not serve such devices.
+    """
 
     label: str
     cpu: str = ""
@@ -59,7 +62,10 @@ def available(name: str) -> tuple[bool, str]:
 
 
 def open_transport(name: str, group: RankGroup) -> Transport:
-    """Open a transport by name; collective. `InputError` says why it cannot serve these ranks."""
+    """Open a transport, or for "auto" the fastest one, between ranks, which make this call together.
+
+    `InputError` says why the transport cannot serve these ranks.
+    """
     device = group.device.name
     if len(set(group.control.all_gather(device == "cpu"))) > 1:
         raise InputError("device: some ranks have a GPU and some do not; allowed: all alike")

@@ -1,6 +1,7 @@
-"""Define the base classes of transports, which run a schedule on one rank as levels in order.
+"""Define the base classes of transports, which run one rank's part of a schedule level by level.
 
-Each level has sends and receives as spans of flat buffers. Sums are computed in the schedule's order.
+A level has transfers that depend only on earlier levels. What a rank sends and receives are spans (parts) of
+1-D buffers. Sums are computed in the schedule's order.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class Level:
 
 
 class Program:
-    """One rank's part of a schedule. Levels are the same on all ranks, so that collective calls match."""
+    """One rank's part of a schedule, divided into levels; all ranks have equally many levels."""
 
     def __init__(self, schedule: Schedule, rank: int):
         from wavefabric.collectives import levels
@@ -124,14 +125,14 @@ class Exchange:
             self._start_level(0)
 
     def arrived(self, peer: int | None = None) -> None:
-        """Let work enqueued after this call wait for the data from ``peer``, by default from all peers."""
+        """Make later work on the device wait for the data from rank ``peer``, by default from all ranks."""
         if len(self._program.levels) == 1 and self._running:
             self._wait(0, peer)
         else:
             self.finish()
 
     def finish(self) -> None:
-        """Let work enqueued after this call wait until it may read all data and overwrite what was sent."""
+        """Make later work on the device wait until all data have arrived and sent data may be overwritten."""
         if not self._running:
             return
         for number, sums in enumerate(self._sums):
@@ -160,7 +161,7 @@ class Exchange:
                 target[...] = source
 
     def _incoming(self, level: Level) -> list[tuple[Span, Any]]:
-        """Return where each receive of a level goes: to part of a buffer, or of scratch if data are added."""
+        """Return (span, memory) per receive of a level: part of a buffer, or of scratch for data to add."""
         parts, at = [], 0
         for span in level.receives:
             if span.reduce:
@@ -187,7 +188,7 @@ class Exchange:
 
 @dataclass(frozen=True)
 class RankGroup:
-    """Holds facts for `Transport.open`: ``comm`` of mpi4py, and for each rank whether it is on this host."""
+    """Describes ranks that open a transport: mpi4py's communicator, and for each if it is on this host."""
 
     comm: Any
     same_host: list[bool]
@@ -229,12 +230,12 @@ class Transport:
 
     @classmethod
     def open(cls, group: RankGroup) -> Transport:
-        """Open the transport between the group's ranks; collective. `InputError` says why it cannot."""
+        """Open the transport between ranks, which call this together; `InputError` says why it cannot."""
         raise NotImplementedError
 
     @classmethod
     def automatic(cls, group: RankGroup) -> Transport | None:
-        """Open the transport, or return None if ``auto`` should not use it for these ranks. Collective."""
+        """Open the transport, or return None if ``auto`` should not use it here; all ranks call this."""
         return None
 
     def allocate(self, shape, dtype) -> Any:
@@ -242,35 +243,40 @@ class Transport:
         return self._device.empty(shape, dtype)
 
     def address(self, array) -> Hashable | None:
-        """Return a key that identifies a contiguous array's memory; None if it cannot be bound."""
+        """Return a key for the memory of a contiguous array; None if exchanges cannot use this memory."""
         return self._device.address(array)
 
     def bind(self, program: Program, buffers: list, scratch) -> Exchange:
-        """Bind a program to buffers; collective. ``scratch`` has at least ``program.scratch`` elements."""
+        """Bind a program to buffers; return the exchange. All ranks make this call.
+
+        ``scratch``, for received data that are to be added, has at least ``program.scratch`` elements.
+        """
         return self.exchange(program, buffers, scratch, self)
 
     def bind_plan(
         self, program: Program, buffers: list, protocol: str, blocks: int | None, concurrent: int = 1
     ) -> Exchange:
-        """Bind a program as a kernel of ``blocks`` blocks that runs an execution plan; collective.
+        """Bind a program to buffers as one GPU kernel that runs an execution plan; all ranks call this.
 
-        ``blocks`` is by default the fastest number if ``concurrent`` exchanges are in progress at once.
-        ``protocol`` is in `wavefabric.collectives.plans.plan.PROTOCOLS` and in this transport's `protocols`.
+        The kernel has ``blocks`` blocks of threads, by default as many as are fastest if ``concurrent``
+        exchanges are in progress at once. ``protocol`` is in `wavefabric.collectives.plans.plan.PROTOCOLS`
+        and in this transport's `protocols`.
         """
         raise NotImplementedError
 
     def protocol_for(self, schedule: Schedule, protocol: str, dtype) -> str:
-        """Return ``protocol``, but for ``"auto"`` one with switches if the schedule needs switches.
+        """Return the protocol for a schedule of elements of ``dtype``, the same on all ranks.
 
-        ``dtype`` is the element type of the data. The result is the same on all ranks.
+        A transport may replace ``"auto"`` by its own choice, which uses switches if the schedule needs them.
+        Any other ``protocol`` is returned unchanged.
         """
         switched = protocol == "auto" and schedule.transfers["switch"].any()
         return "signals" if switched and "signals" in self.protocols else protocol
 
     def symmetric(self, shape, dtype) -> SymmetricArray:
-        """Return an array of one shape on every rank, into which kernels of all may write; collective.
+        """Return a zeroed array of equal shape on each rank, which kernels of all ranks may write.
 
-        Requires a transport whose `one_sided` is true.
+        All ranks make this call. Requires a transport whose `one_sided` is true.
         """
         raise NotImplementedError
 
@@ -283,19 +289,19 @@ class Transport:
         return False
 
     def timeout(self, name: str):
-        """Return the `Timeout` of kernels that wait for other ranks; collective.
+        """Return a time limit (`Timeout`) for kernels that wait for other ranks; all ranks call this.
 
-        ``name`` is the joint operation, for messages. Requires a transport whose `one_sided` is true.
-        `InputError` if ranks share a GPU.
+        ``name`` is the operation of all ranks, for error messages. Requires a transport whose `one_sided` is
+        true. `InputError` if ranks share a GPU.
         """
         raise NotImplementedError
 
     def why_no_switch(self) -> str | None:
-        """Return why no switch can multicast and add for these ranks; None if one can. Collective."""
+        """Return why no switch can multicast and add for these ranks, or None; all ranks call this."""
         return f"{self.name} has no multicasts and sums by a switch (signals of p2p have)"
 
     def why_refused(self, protocol: str) -> str | None:
-        """Return why ``protocol`` cannot serve these ranks, in one line; None if it can. Collective."""
+        """Return in one line why these ranks cannot use ``protocol``, or None; all ranks call this."""
         return None
 
     def check(self) -> None:
@@ -306,10 +312,10 @@ class Transport:
         """
 
     def own_collective(self, collective: str, buffers: list, root: int = 0) -> Callable[[], None]:
-        """Return a function that runs the transport library's own version of a collective; collective.
+        """Return a function that runs NCCL's own version of a collective operation; all ranks call this.
 
         ``buffers`` have the layout of `wavefabric.collectives.conditions.layout`: one buffer, in which the
-        call works in place, or two for all-to-all. The parts of all ranks are equal. `InputError` if the
+        operation works in place, or two for all-to-all. The parts of all ranks are equal. `InputError` if the
         transport is not NCCL, or does not support the operation.
         """
         raise InputError(f"transport: {self.name!r} has no collective operations of its own; allowed: nccl")

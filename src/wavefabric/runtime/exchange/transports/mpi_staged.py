@@ -19,7 +19,7 @@ PIECE, PIECES = 4 << 20, 4
 
 
 class _Ring:
-    """A ring of pinned pieces for one peer and direction."""
+    """Holds pinned host buffers, the pieces, that transfers with one peer in one direction use in turn."""
 
     def __init__(self):
         memory = cupy.cuda.alloc_pinned_memory(PIECE * PIECES)
@@ -36,14 +36,17 @@ class _Ring:
         self.travelling: deque = deque()
 
     def copy(self, slot: int, transfer: "_Transfer", target: int, source: int, size: int, kind: int) -> None:
-        """Start a copy to or from the host; the piece's event marks its end."""
+        """Start a copy between the device and piece ``slot``; the event of the piece marks its end."""
         self.stream.wait_event(transfer.ready)
         runtime.memcpyAsync(target, source, size, kind, self.stream.ptr)
         self.events[slot].record(self.stream)
 
 
 class _Transfer:
-    """Counts the pieces left of one level: in all, to receive by peer, and not yet handed to MPI."""
+    """Counts the pieces of one level that are still to move.
+
+    ``left`` counts all, ``coming`` those to receive from each peer, ``unsent`` those not yet passed to MPI.
+    """
 
     def __init__(self, ready):
         self.ready, self.left, self.unsent = ready, 0, 0
@@ -139,7 +142,7 @@ class StagedTransport(MPITransport):
             transfer.streams.add(ring.stream)
 
     def await_pieces(self, transfer: _Transfer, peer: int | None) -> None:
-        """Wait until ``peer``'s pieces are here and all sends are with MPI; None: for the whole transfer."""
+        """Wait for all data from ``peer``, and until MPI has all sends; with None for the whole transfer."""
         while transfer.left if peer is None else transfer.coming[peer] or transfer.unsent:
             self.advance()
         current = cupy.cuda.get_current_stream()

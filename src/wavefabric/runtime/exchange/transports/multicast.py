@@ -129,7 +129,10 @@ driver: Callable[[], Driver] = cache(Driver)
 
 @dataclass(frozen=True)
 class MulticastMemory:
-    """Memory copied on all ranks: address ``own`` of this rank's copy, multicast address ``everywhere``."""
+    """Memory of which each rank has a copy, and which switches write and add on all ranks.
+
+    ``own`` is the address of this rank's copy, ``everywhere`` the multicast address of all copies.
+    """
 
     own: int
     everywhere: int
@@ -142,7 +145,7 @@ class MulticastMemory:
 
 
 def check_multicast(transport) -> None:
-    """Raise `InputError`, in one line, on all ranks if their GPUs cannot multicast. Collective."""
+    """Raise `InputError` on all ranks, which call this together, if their GPUs cannot multicast."""
     transport.multiprocessors()  # raises unless ranks are on one host, each with its GPU
     off = os.environ.get(SWITCH) == "0"
     able = not off and driver().supported(cupy.cuda.Device().id)
@@ -165,7 +168,7 @@ class MulticastPool:
         self._free: set[int] = set()
 
     def take(self, nbytes: int, owner: Any) -> MulticastMemory:
-        """Return multicast memory of ``nbytes`` or more, reused once ``owner`` is deleted; collective."""
+        """Return multicast memory of ``nbytes`` or more until ``owner`` is deleted; all ranks call this."""
         mine = {number for number in self._free if self._made[number].nbytes >= nbytes}
         fitting = set.intersection(*self._transport.control.all_gather(mine))
         number = min(fitting, key=lambda n: (self._made[n].nbytes, n), default=len(self._made))
@@ -196,7 +199,7 @@ def _shared_memory(control, nbytes: int) -> MulticastMemory:
 
 
 def _on_all(control, call: Callable[[], _T]) -> _T:
-    """Return the result of ``call``, which all ranks make; if one fails, raise `InputError` on all."""
+    """Run ``call`` on all ranks and return its result; if it fails on one rank, all raise `InputError`."""
     result, fault = None, ""
     try:
         result = call()

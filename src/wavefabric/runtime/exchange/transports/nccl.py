@@ -19,7 +19,7 @@ _TYPES = {name: getattr(nccl, f"NCCL_{name.upper()}") for name in _NAMES}
 
 
 class _Work:
-    """Runs work on a separate stream after that of the current stream, which can wait for the result."""
+    """Runs NCCL on a separate stream after earlier work of the current stream, which may wait for the end."""
 
     def __init__(self, stream, enqueue: Callable[[int], None]):
         self._stream, self._enqueue = stream, enqueue
@@ -50,7 +50,7 @@ def _messages(comm, sends, receives, dtype: int, stream: int) -> None:
 
 
 class NCCLExchange(Exchange):
-    """Runs each level as one NCCL group, for which the current stream waits when data are needed."""
+    """Runs each level as one group of NCCL sends and receives; the current stream waits if it needs data."""
 
     def __init__(self, program, buffers, scratch, transport):
         super().__init__(program, buffers, scratch, transport)

@@ -35,7 +35,11 @@ Flags = tuple[Any, np.int32]
 
 
 class _Copies(NamedTuple):
-    """Holds the copies of one level to peers, and flags: peers' buffers are free, data have arrived."""
+    """Holds the copies of one level to other GPUs, and the flags for them.
+
+    By ``free_there`` this rank tells senders that its buffers may be overwritten. By ``data_here`` senders
+    tell this rank that their data have arrived.
+    """
 
     free_there: Flags
     data_here: dict[int | None, Flags]  # Key None: the flags of all senders.
@@ -44,10 +48,10 @@ class _Copies(NamedTuple):
 
 
 class P2PExchange(Exchange):
-    """Copies data to each peer on a separate stream; flags hold the number of the exchange.
+    """Copies data to each peer on a separate stream; ranks are synchronised by flags.
 
-    For each level and peer the sender has a flag (the receiver's buffer is free), and the receiver has one
-    (data have arrived).
+    For each level and peer the sender has a flag for "the receiver's buffer is free", and the receiver one
+    for "data have arrived". A flag is set to the number of the exchange, 1 in the first run.
     """
 
     protocol = "copies"
@@ -92,7 +96,7 @@ class P2PExchange(Exchange):
         )
 
     def _exchange_addresses(self) -> dict[int, int]:
-        """Return by transfer number where this rank's sends go: addresses of peers' memory mapped here."""
+        """Return the address in a peer's memory to which each transfer of this rank goes, by number."""
         transport = self._transport
         mine: dict[int, dict[int, tuple]] = {}
         for span, part in itertools.chain(*self._received):
@@ -142,9 +146,10 @@ class P2PExchange(Exchange):
 
 
 class P2PTransport(Transport):
-    """Transfers data by kernels and peer copies, or by ``staged`` if a peer's memory cannot be mapped.
+    """Transfers data by kernels and by copies between GPUs of a host that map each other's memory.
 
-    ``same_host`` says for each rank whether it is on this host.
+    ``same_host`` says for each rank whether it is on this host. For peers whose memory cannot be mapped data
+    go through ``staged``, a transport by MPI.
     """
 
     name = "p2p"
@@ -185,7 +190,7 @@ class P2PTransport(Transport):
         return [here and there[me] for here, there in zip(mine, self.control.all_gather(mine), strict=True)]
 
     def _resident(self) -> tuple[int, str | None]:
-        """Return the GPUs' smallest multiprocessor count; or 0 and why kernels cannot all run at once."""
+        """Return (smallest multiprocessor count, None), or (0, why kernels of ranks cannot run at once)."""
         if not self.complete:  # first, since GPUs of different hosts may have the same address
             return 0, "protocol: some GPUs do not reach others; allowed: copies"
         own = cupy.cuda.Device()
@@ -222,16 +227,16 @@ class P2PTransport(Transport):
         return opened._checked() if opened.complete else None
 
     def _checked(self) -> "P2PTransport":
-        """Return this transport; `InputError` if its ranks cannot use the protocol in the environment."""
+        """Return this transport; `InputError` if ranks cannot use the protocol in WAVEFABRIC_PROTOCOL."""
         why = self.why_refused(self.protocol)
         if why is not None:
             raise InputError(f"{PROTOCOL}: {self.protocol!r} given; {why.removeprefix('protocol: ')}")
         return self
 
     def zeroed(self, shape, dtype) -> tuple[Any, list[int]]:
-        """Return a zeroed array, and addresses by which this rank reaches all ranks' arrays (0: it cannot).
+        """Return an array of zeros, and by rank the address at which this rank reaches its array (or 0).
 
-        Collective: no rank writes before all arrays are zero.
+        All ranks make this call, and none returns before all arrays are zero.
         """
         array = self.allocate(shape, dtype)
         array.fill(0)
@@ -307,7 +312,7 @@ class P2PTransport(Transport):
         return None
 
     def multiprocessors(self) -> int:
-        """Return the GPUs' smallest multiprocessor count; `InputError` if kernels cannot run all at once."""
+        """Return the smallest multiprocessor count; `InputError` if ranks' kernels cannot all run at once."""
         if self._no_kernels is not None:
             raise InputError(self._no_kernels)
         return self._multiprocessors

@@ -37,7 +37,8 @@ _ALIGNED = 256
 class Timeout:
     """Limits how long kernels wait for other ranks, and says whether a rank timed out.
 
-    ``name`` is the joint operation, for messages; ``multiprocessors`` is the smallest count of the GPUs.
+    ``name`` is the operation of all ranks, for error messages; ``multiprocessors`` is the smallest number of
+    multiprocessors of the ranks' GPUs.
     """
 
     #: Host memory that no timeout uses. Kernels may still write there, so it never returns to CuPy.
@@ -67,11 +68,10 @@ class Timeout:
 class PlanExchange(Exchange):
     """An exchange that launches one kernel: `run` on the current stream, `start` on a separate stream.
 
-    By default ``blocks`` depends on the size of the largest piece and on ``concurrent``: exchanges in
-    progress at once divide the multiprocessors between them. `InputError` if ranks share a GPU, do not all
-    reach each other or differ in dtype or blocks; if blocks do not fit; if the dtype cannot be summed. If
-    switches take part (multimem instructions), a call works on copies in multicast memory; `InputError` if
-    the GPUs have no such memory.
+    By default the number of ``blocks`` grows with the largest piece, and ``concurrent`` exchanges divide the
+    multiprocessors between them. With switches (multimem instructions) a call works on copies of the buffers
+    in multicast memory. `InputError` if ranks share a GPU, cannot reach each other, or differ in dtype or
+    blocks; if there are too many blocks; if the dtype cannot be summed; if the GPUs have no multicast memory.
     """
 
     def __init__(
@@ -118,7 +118,7 @@ class PlanExchange(Exchange):
         self._ready, self._done = (cupy.cuda.Event(disable_timing=True) for _ in range(2))
 
     def _in_multicast_memory(self, transport) -> tuple[list[int], list[int]]:
-        """Return addresses of the buffers in multicast memory: of this rank's copies, and of all copies."""
+        """Return buffer addresses in multicast memory: those of this rank's copies, and multicast ones."""
         check_multicast(transport)
         schedule, dtype = self._plan.schedule, self._buffers[0].dtype
         sizes = [int(each.sum(axis=1).max()) for each in schedule.sizes]
@@ -136,7 +136,7 @@ class PlanExchange(Exchange):
         return [memory.own + at for at in offsets], [memory.everywhere + at for at in offsets]
 
     def _memory(self, transport, multicast) -> list[plan_code.RankMemory]:
-        """Return addresses by which this rank reaches all ranks' memory; collective, before any write."""
+        """Return how this rank addresses each rank's memory; all ranks call this before any writes."""
         reached = () if multicast else self._buffers
         mine = [array.data.ptr for array in (*reached, self._staging, self._counters)]
         result = []
@@ -190,7 +190,7 @@ def proved_plan(schedule: Schedule, protocol: str) -> ExecutionPlan:
 
 
 def blocks_for(plan: ExecutionPlan, itemsize: int, most: int) -> int:
-    """Return the blocks of a kernel, a power of two that grows with the largest piece, at most ``most``."""
+    """Return the number of blocks for a plan's kernel, which grows with the largest piece up to ``most``."""
     least, enough = _SLICES[plan.protocol]
     slices = max((move.size for move in plan.moves), default=0) * itemsize // least
     return min(1 << max(0, slices.bit_length() - 1), enough, most)

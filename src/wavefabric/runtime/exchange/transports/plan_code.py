@@ -42,7 +42,10 @@ _COPIES = {
 
 
 def known_type(dtype, sums: bool) -> tuple[str, int] | None:
-    """Return a C type and how many such numbers form an element of ``dtype``; None if there is none."""
+    """Return the C type for elements of ``dtype`` and the numbers per element; None if there is no type.
+
+    For example complex64 is two floats. ``sums`` says whether elements are added, not only copied.
+    """
     dtype = np.dtype(dtype)
     if not sums:
         return _COPIES.get(dtype.itemsize)
@@ -50,7 +53,7 @@ def known_type(dtype, sums: bool) -> tuple[str, int] | None:
 
 
 def element_type(dtype, sums: bool) -> tuple[str, int]:
-    """Return a C type and how many such numbers form an element of ``dtype``; `InputError` if none does."""
+    """Return the C type for elements of ``dtype``, and the numbers per element; `InputError` without one."""
     if (known := known_type(dtype, sums)) is not None:
         return known
     names = (each if each == bfloat16.NAME else np.dtype(each).name for each in _SUMS)
@@ -93,7 +96,7 @@ def check_switched(plan: ExecutionPlan, dtype) -> bool:
 
 
 def switches_take(schedule: Schedule, dtype) -> bool:
-    """Return whether multicast memory can do what a schedule asks of switches, for elements of ``dtype``."""
+    """Return whether a schedule uses switches and multicast memory can do so for elements of ``dtype``."""
     try:
         return check_switched(compile_plan(schedule), dtype)
     except InputError:
@@ -101,9 +104,10 @@ def switches_take(schedule: Schedule, dtype) -> bool:
 
 
 class StagingLayout:
-    """Holds the layout of staging buffers in one rank's memory: ``offsets`` (bytes, by number), ``nbytes``.
+    """Holds the layout of staging buffers in one rank's memory.
 
-    A staging buffer without packets has the same address modulo 16 as the part of a buffer that it stages.
+    ``offsets`` has the first byte of each by number; ``nbytes`` is the size of all. A staging buffer without
+    packets has the same address modulo 16 as the part of a buffer whose data it receives.
     """
 
     def __init__(self, plan: ExecutionPlan, rank: int, itemsize: int):
@@ -123,7 +127,7 @@ class StagingLayout:
 
 
 def staging_bytes(plan: ExecutionPlan, rank: int, itemsize: int) -> int:
-    """Return the bytes of memory for all copies (``plan.slots``) of one rank's staging buffers.
+    """Return the bytes of one rank's staging buffers, of which ``plan.slots`` copies exist.
 
     The size is a power of two: memory that one exchange releases fits many others, and mapped memory is never
     freed.
@@ -134,7 +138,7 @@ def staging_bytes(plan: ExecutionPlan, rank: int, itemsize: int) -> int:
 
 @dataclass(frozen=True)
 class RankMemory:
-    """Holds the addresses of one rank's buffers, staging buffers and counters for writes by another rank.
+    """Holds addresses of one rank's buffers, staging buffers and counters, as another rank reaches them.
 
     ``multicast`` has the multicast addresses of this rank's buffers; it is empty for other ranks.
     """
@@ -159,7 +163,7 @@ class PlanCode:
         return np.frombuffer(b"".join(part.tobytes() for part in parts) or bytes(8), np.uint8)
 
     def arguments(self, program, shared: int) -> tuple:
-        """Return the first arguments of the kernel ``run_plan``, up to ``keep``.
+        """Return the arguments of the kernel ``run_plan`` that describe the program.
 
         ``program`` is the program on the device, ``shared`` the bytes of shared memory per block.
         """

@@ -62,7 +62,7 @@ class SharedPool:
         return self._all[base][1], address - base
 
     def loan(self, address: int) -> tuple[int, int] | None:
-        """Return the number of the array from `allocate` at ``address``, and the offset in it; or None."""
+        """Return the number of the array from `allocate` that has ``address``, and the offset; or None."""
         base = self._base(address)
         return None if base is None else (self._loans[base], address - base)
 

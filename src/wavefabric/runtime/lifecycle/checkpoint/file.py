@@ -67,9 +67,10 @@ def save(path: str | Path, arrays: Arrays, state: dict[str, Any], fingerprint: s
 def load(
     path: str | Path, fingerprint: str, targets: Targets | None = None
 ) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """Return a checkpoint's arrays, except those passed row by row to ``targets``, and its state.
+    """Return the arrays and the state of a checkpoint file.
 
-    InputError if the file is missing, damaged, or belongs to another run.
+    ``targets`` has by name buffers to fill, or functions that get the number and values of each row; arrays
+    for functions are not returned. InputError if the file is missing, damaged, or belongs to another run.
     """
     path = Path(path)
     with _opened(path, fingerprint) as (file, header):

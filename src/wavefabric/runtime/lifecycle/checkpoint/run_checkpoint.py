@@ -52,10 +52,10 @@ class Checkpoints:
 
 
 class RankCheckpoint:
-    """Manages the checkpoint files of all ranks of a run; methods are collective and raise on all ranks.
+    """Manages the checkpoint files of all ranks of a run; all ranks call its methods together.
 
-    ``fingerprint`` identifies the run on this rank, and files with another fingerprint are refused;
-    ``layout`` describes, as text, how the run is divided among its ranks.
+    Errors are raised on all ranks. ``fingerprint`` identifies the run on this rank, and files with another
+    fingerprint are refused; ``layout`` describes, as text, how the run is divided among its ranks.
     """
 
     def __init__(self, comm: Communicator, path: str | Path, fingerprint: str, layout: str = ""):
@@ -168,7 +168,7 @@ class RankCheckpoint:
 
 
 class RunCheckpoint(RankCheckpoint):
-    """Manages the checkpoint of one run: arrays of the run's device, and a state; methods are collective.
+    """Manages the checkpoint of one run, of device arrays and a state; all ranks call its methods together.
 
     ``identity`` is a digest of the run's inputs. The fingerprint also has the processor, since other vector
     units may change bits, or on a GPU the sources of the kernels.
@@ -197,7 +197,7 @@ class RunCheckpoint(RankCheckpoint):
         return self.read_state()
 
     def due(self) -> bool:
-        """Return whether the save interval has passed on this rank's clock; not collective."""
+        """Return whether the save interval has passed on this rank's clock; any rank may call this alone."""
         return time.monotonic() - self._last_save >= self.policy.interval
 
     def save(self, arrays: Mapping[str, Any], state: dict[str, Any], last: bool = False) -> None:
@@ -211,7 +211,7 @@ class RunCheckpoint(RankCheckpoint):
         self._last_save = time.monotonic()
 
     def restore(self, held: dict[str, Any]) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-        """Load saved arrays into arrays of ``held`` with the same names; return the others, and the state."""
+        """Copy saved arrays to arrays of ``held`` with the same names; return other arrays, and the state."""
 
         def by_rows(array: Any) -> Callable[[int, np.ndarray], None]:
             # The host needs no copy of the whole field.

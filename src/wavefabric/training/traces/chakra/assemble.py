@@ -28,7 +28,10 @@ Position = tuple[int, int]
 
 @dataclass(frozen=True)
 class Instance:
-    """One collective of a group, or one message: positions of the trace nodes, and GPUs (sender first)."""
+    """One collective of a group of GPUs, or one message, matched across trace files.
+
+    ``positions``: its node in the file of each GPU. ``gpus``: the group, or sender and receiver.
+    """
 
     positions: tuple[Position, ...]
     gpus: tuple[int, ...]
@@ -37,8 +40,9 @@ class Instance:
 class Assembly:
     """Builds the task graph of a Chakra trace.
 
-    ``workers``: worker of each file; GPUs that do the same are one worker. ``own``: whether the files are
-    from `write_chakra`, which states in each node to which task the node belongs.
+    ``instances``: all collectives and messages. ``workers``: number of each file's worker; GPUs that do the
+    same are one worker. ``own``: whether the files are from `write_chakra`, which states in each node to
+    which task the node belongs.
     """
 
     def __init__(
@@ -64,7 +68,7 @@ class Assembly:
         self.waits = {root: self._waits(root) for root in self.members}
 
     def _same_tasks(self) -> list[list[Position]]:
-        """Return lists of nodes that are one task: of equal task number, or equal position and worker."""
+        """Return lists of nodes that are one task: same task number, or position in files of one worker."""
         tasks: dict[tuple, list[Position]] = defaultdict(list)
         for number, file in enumerate(self.files):
             for position, node in enumerate(file.nodes):
@@ -125,7 +129,7 @@ class Assembly:
         return self.cpu_worker[worker] if self._node(root).cpu else worker
 
     def _programs(self, order: Sequence[Position]) -> list[list[Position]]:
-        """Return the computations of each worker in file order; if file order makes a cycle, in ``order``."""
+        """Return each worker's computations in file order, or in ``order`` if dependencies forbid that."""
         for file, worker in enumerate(self.worker):
             if any(node.cpu for node in self.files[file].nodes):
                 self.cpu_worker.setdefault(worker, self.gpu_workers + len(self.cpu_worker))
@@ -217,8 +221,9 @@ def _own_size(node: TraceNode, key: str, default: float) -> float:
 def matched_collectives(files: Sequence[TraceFile], groups: Mapping[str, tuple[int, ...]]) -> list[Instance]:
     """Match the collectives of all groups: the k-th of a group in one file is the k-th in the others.
 
-    ``groups``: the GPUs of groups by name. A group that is not described consists of the GPUs whose files
-    use the group; if its name is empty or ``0``, or its description lists no GPU, of all GPUs.
+    ``groups``: {name: GPUs}, for groups that the files do not describe. A group without any description
+    consists of the GPUs whose files use it, or of all GPUs if its name is empty or ``0``. A group whose
+    description lists no GPU also consists of all GPUs.
     """
     calls: dict[tuple[str, tuple[int, ...] | None], dict[int, list[Position]]] = defaultdict(
         lambda: defaultdict(list)
@@ -271,7 +276,7 @@ def _of_group(
 
 
 def matched_messages(files: Sequence[TraceFile]) -> list[Instance]:
-    """Match messages: the k-th send from one GPU to another with a tag belongs to the k-th receive."""
+    """Match sends with receives: of equal sender, receiver and tag, the k-th belong together."""
     ends: dict[tuple[int, int, int], tuple[list[Position], list[Position]]] = defaultdict(lambda: ([], []))
     for gpu, file in enumerate(files):
         for at, node in enumerate(file.nodes):

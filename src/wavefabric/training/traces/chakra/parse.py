@@ -165,7 +165,7 @@ class _Reader:
         return messages.COLLECTIVES[number]
 
     def _end(self, message: Any, values: dict[str, Any], key: str, mine: bool) -> int:
-        """Return the GPU in attribute ``key``; with ``mine``, require or assume the GPU of this file."""
+        """Return the GPU in attribute ``key``; with ``mine`` it must be, and by default is, this file's."""
         gpu = int(self._number(message, values, key, self.rank if mine else None))
         if mine and gpu != self.rank:
             raise self._fault(message, f"has {key} {gpu}", f"{self.rank}, whose file it is")

@@ -26,19 +26,20 @@ def read_chakra(
     """Read a Chakra execution trace, with one file per GPU, as a task graph.
 
     A GPU computes in the order of its file if the dependencies allow this order, else in an allowed order.
-    Operations on the GPU's CPU have a separate worker. GPUs whose files differ only in groups and partners
-    are one worker. Collectives of a group, and messages with a tag, are matched by their order. Computations
-    are forward passes, or backward passes if the names say so; collectives for which no computation waits
-    are gradients. Sizes are as in ASTRA-sim: the data of each GPU before the collective.
+    Operations on the GPU's CPU have a separate worker. GPUs are one worker if their files differ only in the
+    GPUs with which they communicate. Collectives of a group, and messages with a tag, are matched by their
+    order. Computations are forward passes, or backward passes if the names say so. Collectives for which no
+    computation waits are gradients. Sizes are as in ASTRA-sim: the data of each GPU before the collective.
+    Broadcasts, gathers and others are replaced as in `messages.STAND_FOR`. The schema must be 0.0.4 or later.
+    Two things are ignored with a warning: dependencies on missing nodes, and the control dependencies of a
+    file in which nodes wait in a cycle.
 
     ``files``: ``NAME`` for all files ``NAME.RANK.et`` or ``.json``, a ZIP or tar archive of them, or the
-    paths of the files of all GPUs, from rank 0; each file may be compressed with gzip. The schema must be
-    0.0.4 or later. Two things are ignored with a warning: dependencies on missing nodes, and the control
-    dependencies of a file in which nodes wait in a cycle. Broadcasts, gathers, … are replaced as in
-    `messages.STAND_FOR`. ``device`` gives the time of nodes that have operations but no duration: a matrix
-    product in ``arithmetic`` (`wavefabric.training.gpu.device_model.ARITHMETIC`) if num_ops is above 0, else
-    an elementwise operation on tensor_size bytes. ``groups``: a JSON file with the GPUs of each group name
-    (pg_name), if the trace does not define the groups.
+    paths of the files of all GPUs, from rank 0; each file may be compressed with gzip. ``device``: to compute
+    the time of nodes without a duration. Such a node is a matrix product in ``arithmetic``
+    (`wavefabric.training.gpu.device_model.ARITHMETIC`) if its num_ops is above 0, else an elementwise
+    operation on tensor_size bytes. ``groups``: a JSON file with the GPUs of each group name (pg_name), if the
+    trace does not define the groups.
 
     Raises `MissingExtra` if the package protobuf is missing, and `InputError`, with file and reason, for an
     invalid file.
@@ -75,7 +76,10 @@ def _check_whole(files: Sequence[TraceFile]) -> None:
 
 
 def trace_files(files: str | Path | Sequence[str | Path]) -> list[Path]:
-    """Return the paths of a trace, listed or all ``NAME.RANK.et`` or ``.json``; `InputError` if none."""
+    """Return the paths of the files of a trace; raise `InputError` if there are none.
+
+    ``files``: a list of paths, one archive or file, or ``NAME`` for all ``NAME.RANK.et`` or ``.json``.
+    """
     if isinstance(files, (str, Path)):
         prefix = Path(files)
         if prefix.name.endswith((*ARCHIVES, ".et", ".et.gz", ".json", ".json.gz")):

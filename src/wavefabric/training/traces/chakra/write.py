@@ -41,7 +41,8 @@ def write_chakra(
 
     ``gpus``: the GPUs of each worker, by default from the strategy or trace, else equal parts. Raises
     `MissingExtra` without the package protobuf. Raises `InputError` if a file exists (without ``force``) or
-    cannot be written, a worker is a CPU, or tasks wait in a cycle or for other GPUs' tasks without a call.
+    cannot be written, if a worker is a CPU, if tasks wait in a cycle, or if a computation waits for one of
+    other GPUs without a call in between.
     """
     messages.schema()
     writer = _Writer(simulated, gpus)
@@ -87,7 +88,7 @@ class _Writer:
         self.computation, self.collective = cache(self._computation), cache(self._collective)
 
     def _prepare(self, task: int, call: Call) -> int:
-        """Record the part of each GPU in the call ``task``; return the largest number of nodes on one GPU."""
+        """Record each GPU's group or messages in call ``task``; return the most nodes that a GPU needs."""
         if call.collective != "messages":
             for group in call.groups:
                 self.names.setdefault(group, str(len(self.names)))
@@ -125,7 +126,7 @@ class _Writer:
                     yield self._message(task, data, gpu, position, message)
 
     def _number(self, task: int, position: int = 0) -> int:
-        """Return the number of node ``position`` of a task; node 0 of the file describes the groups."""
+        """Return the number in the file of node ``position`` of ``task``; node 0 describes the groups."""
         return 1 + self.turn[task] * self.stride + position
 
     def _waits(self, task: int, gpu: int) -> set[int]:
