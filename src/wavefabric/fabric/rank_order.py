@@ -85,9 +85,8 @@ def best_order(
     one; nearest neighbours along wide, short routes; random): it swaps two GPUs, reverses a part, or moves
     one GPU. Orders are compared by the total time of all rounds in sequence, then by the sum of squares of
     the times in which links are busy. Last, the cost model ``model`` compares the best few with the present
-    order 0, 1, 2, …, so the result is never worse than the present order (which may lack routes itself).
-    Raises `InputError` for more than `MOST_GPUS` GPUs, and if in no order found all communicating pairs have
-    a route.
+    order 0, 1, 2, …, so the result is never slower than that. Raises `InputError` for more than `MOST_GPUS`
+    GPUs, and if each order found lacks a route for some pair of ranks that communicate.
 
     Examples
     --------

@@ -51,24 +51,28 @@ def bound(
 ) -> LowerBound:
     """Return a lower bound on the time of a collective operation, given by name or by a schedule for it.
 
-    ``nbytes`` is the size of the whole array, as ``elements`` of `wavefabric.collectives.conditions.layout`.
-    The first ``ranks`` GPUs take part. With ``incremental`` circuits may stay up between rounds, so only the
-    circuits of the first round must be set up.
+    ``nbytes`` is the size of the whole array: the data of all ranks for an all-gather, gather or scatter,
+    else the data of one rank. The first ``ranks`` GPUs take part; their number is N below. On a photonic
+    fabric circuits are set up in every round or, with ``incremental``, only in the first, because they may
+    stay up.
 
-    *Latency*: if each rank sends to L others at once, a round multiplies the number of ranks reached by at
-    most 1 + L, hence at least ⌈log_{1+L} N⌉ rounds. L is the number of ports of a photonic tile; on
-    electrical fabrics any number of transfers may begin together: L = N − 1.
+    *Latency*: at least ⌈log_{1+L} N⌉ rounds. If a rank can send to L others at once, a round multiplies the
+    number of ranks reached by at most 1 + L. L is the number of ports of a photonic tile. On electrical
+    fabrics it is N − 1, because any number of transfers may begin together.
 
-    *Transfer*: the largest of
+    *Transfer*: the largest of these times:
 
-    - bytes that each GPU must send and receive ÷ its bandwidth (Thakur, Rabenseifner & Gropp 2005,
-      doi:10.1177/1094342005051521), and bytes that all GPUs must send ÷ their total bandwidth (an all-reduce
-      without sums inside the network: 2 (N − 1) arrays in all, Patarasuk & Yuan 2009,
-      doi:10.1016/j.jpdc.2008.09.002). If switches multicast and reduce (`Fabric.multicast_switches`), the
-      total is no bound for data that they copy or add up;
-    - the bottleneck cut (`cuts.bottleneck`; ForestColl, arXiv:2402.06787), for an all-to-all the tightest of
-      `cuts.tightest_by_size`;
-    - for an all-to-all, bytes × smallest number of links on their route ÷ total bandwidth of all links.
+    - the bytes that one GPU must send, or receive, ÷ its bandwidth (Thakur, Rabenseifner & Gropp 2005,
+      doi:10.1177/1094342005051521);
+    - the bytes that all GPUs must send, or receive, ÷ their total bandwidth. For an all-reduce without sums
+      inside the network these are 2 (N − 1) arrays (Patarasuk & Yuan 2009, doi:10.1016/j.jpdc.2008.09.002).
+      If switches multicast and reduce (`Fabric.multicast_switches`), this is no bound for data that they copy
+      or add up;
+    - the bytes that must leave, or enter, a set of GPUs ÷ the bandwidth out of, or into, the set. The sets
+      are those of `cuts.tightest_by_size` and, except for an all-to-all, `cuts.bottleneck` (ForestColl,
+      arXiv:2402.06787);
+    - for an all-to-all, bytes × fewest links between sender and receiver, summed over all pairs, ÷ total
+      bandwidth of all links.
 
     Examples
     --------
@@ -93,7 +97,8 @@ def schedule_bound(
 ) -> LowerBound:
     """Return a lower bound on the time of any schedule with the postconditions of ``schedule``; see `bound`.
 
-    For a schedule that is no named operation, only the bytes that each GPU alone must send and receive count.
+    If the schedule performs no named operation, only the bytes that each GPU must send and receive are
+    compared.
     """
     of = operation(schedule)
     if of.collective == "custom":
@@ -109,7 +114,7 @@ def schedule_bound(
 
 
 def bounds(schedule: Schedule, fabric: Fabric, element_bytes: float) -> tuple[LowerBound, LowerBound | None]:
-    """Return `schedule_bound` on a fabric, and on it without its multicast switches (None if it has none)."""
+    """Return `schedule_bound` of a fabric, and of it without its multicast switches (None if it has none)."""
     least = schedule_bound(schedule, fabric, element_bytes)
     if not fabric.multicast_switches:
         return least, None
@@ -119,9 +124,9 @@ def bounds(schedule: Schedule, fabric: Fabric, element_bytes: float) -> tuple[Lo
 def _named(
     collective: str, fabric: Fabric | PhotonicFabric, parts: np.ndarray, whole: float, root: int
 ) -> tuple[Iterable[_Need], int]:
-    """Return lower bounds of the transfer time of a named operation, with reasons, and the number of ranks.
+    """Return lower bounds of an operation's transfer time, with reasons, and how many ranks take part.
 
-    ``parts``: bytes of each rank; ``whole``: bytes of all ranks.
+    ``parts``: bytes of the part of the array that belongs to each rank; ``whole``: bytes of the whole array.
     """
     n = len(parts)
     needs = _needs(collective, _electrical(fabric, n), parts, whole, root) if n > 1 else ()
@@ -133,7 +138,7 @@ def _named(
 def _total(
     fabric: Fabric | PhotonicFabric, needs: Iterable[_Need], ranks: int, incremental: bool
 ) -> LowerBound:
-    """Return the bound: latency of the fewest rounds that reach all ranks, plus the largest of ``needs``."""
+    """Return the whole bound: latency of the fewest rounds, plus the largest transfer time of ``needs``."""
     transfer, why = max(needs, key=lambda need: need[0], default=(0.0, ""))
     if not transfer:
         return LowerBound(0.0, 0.0, 0.0, "nothing has to move")
@@ -206,10 +211,11 @@ def _cuts(collective: str, fabric: Fabric, root: int) -> Iterator[tuple[frozense
 
 
 def _across(collective: str, inside, outside, has_root, whole: float, reverse: bool):
-    """Return the bytes that must leave a set of GPUs or, with ``reverse``, enter the set.
+    """Return the bytes that must leave a set of GPUs in an operation or, with ``reverse``, enter the set.
 
-    ``inside``, ``outside`` the set: (number of GPUs, bytes of these GPUs' parts); ``whole``: bytes of the
-    array. Arrays evaluate many sets at once.
+    ``inside`` and ``outside`` describe the GPUs in the set and the others: (number of GPUs, bytes of their
+    parts of the array). ``has_root``: whether the root is in the set; ``whole``: bytes of the whole array.
+    With arrays many sets are evaluated at once.
     """
     # Bytes that enter a set leave its complement.
     if reverse:
@@ -231,7 +237,9 @@ def _across(collective: str, inside, outside, has_root, whole: float, reverse: b
 def _custom(schedule: Schedule, element_bytes: float) -> tuple[np.ndarray, np.ndarray]:
     """Return the fewest bytes that each rank must send, and receive, in an operation without a name.
 
-    A rank must receive each item of which it lacks a contribution, and send contributions that only it has.
+    An item is a sum of contributions. A rank must receive an item if its result contains contributions that
+    it does not hold at the beginning. A rank must send an item if another rank needs contributions that only
+    it holds.
     """
     parts: dict[int, dict[int, int]] = defaultdict(lambda: defaultdict(int))  # item → rank → origins
     for (rank, _, _), (item, origins) in schedule.pre.items():

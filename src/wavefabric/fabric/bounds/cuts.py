@@ -68,12 +68,13 @@ def _port_limit(fabric: Fabric) -> float:
 
 @lru_cache(maxsize=8)
 def tightest_by_size(fabric: Fabric) -> list[tuple[frozenset[int], float, float]]:
-    """Return the tightest cuts out of, and into, sets of GPUs of each size, as (gpus, B/s out, B/s into).
+    """Return the tightest cuts out of, and into, sets of each number of GPUs: (gpus, B/s out, B/s into).
 
-    Up to `MOST_SEARCHED` GPUs and switches, all cuts are compared. In larger fabrics each wire gives one cut,
-    between the nodes closer to the wire's beginning than to its end (a link of c B/s has length 1/c) and the
-    others: the halves of meshes and tori, sockets, nodes, racks. Beyond `MOST_NODES` or `MOST_CROSSINGS` the
-    list is empty. The result does not depend on the numbering of GPUs.
+    In fabrics of up to `MOST_SEARCHED` GPUs and switches all cuts are compared. In larger fabrics each wire
+    gives one cut: the nodes closer to the wire's beginning than to its end against the others, where a link
+    of c B/s has the length 1/c. Among these cuts are the halves of meshes and tori, sockets, nodes and racks.
+    Beyond `MOST_NODES` nodes, or `MOST_CROSSINGS` pairs of wires, the list is empty. The result does not
+    depend on the numbering of GPUs.
     """
     w, n = wires(fabric), fabric.ranks
     nodes, capacities = n + len(fabric.switches), []
@@ -103,17 +104,20 @@ def tightest_by_size(fabric: Fabric) -> list[tuple[frozenset[int], float, float]
 
 @lru_cache(maxsize=64)
 def bottleneck(fabric: Fabric, reverse: bool = False, roots: tuple[int, ...] | None = None) -> Cut:
-    """Return the bottleneck cut: the set S of GPUs, not all, with the largest |S| / capacity out of S.
+    """Return the bottleneck cut: the set S of GPUs, not all, with the largest |S| / (bandwidth out of S).
 
-    An all-gather with b bytes per GPU takes at least b |S| / capacity, and ForestColl builds schedules that
-    reach this bound (Zhao et al. 2024, arXiv:2402.06787). With ``reverse`` capacities are into S, as for a
-    reduce-scatter. With ``roots`` only these GPUs have data to send and count in |S|, and only the others
-    wait for data: a broadcast's root, or all but the root of a gather. Exact for up to `MOST_SINKS` waiting
-    GPUs, else the best set around a single GPU.
+    An all-gather of b bytes per GPU takes at least b |S| / bandwidth, and ForestColl builds schedules that
+    reach this bound (Zhao et al. 2024, arXiv:2402.06787). With ``reverse`` the bandwidth into S counts, as
+    for a reduce-scatter.
 
-    The method is Newton's (Dinkelbach's) iteration on the ratio, in exact fractions. For each waiting GPU v,
-    a maximum flow from a super-source that feeds one unit to each sending GPU, over links of ratio ×
-    capacity, either saturates v or yields a set with a larger ratio.
+    If ``roots`` are given, only they have data to send and count in |S|, and only the other GPUs wait for
+    data. For a broadcast this is the root, for a gather all GPUs but the root. The result is exact for up to
+    `MOST_SINKS` waiting GPUs. For more, only sets of one GPU, and of all but one, are compared.
+
+    The method is Newton's (Dinkelbach's) iteration on the ratio |S| / bandwidth, in exact fractions. A
+    super-source feeds one unit to each sending GPU, and each link's capacity is its bandwidth × the present
+    ratio. For each waiting GPU v a maximum flow either brings all units to v, or yields a set with a larger
+    ratio.
     """
     n = fabric.ranks
     fed = tuple(range(n)) if roots is None else roots
@@ -143,9 +147,11 @@ def bottleneck(fabric: Fabric, reverse: bool = False, roots: tuple[int, ...] | N
 
 
 def _all_pairs_reach(fabric: Fabric, ratio: float, fed: int) -> bool:
-    """Return whether sends between all GPU pairs at once prove that no set exceeds ``ratio`` (`bottleneck`).
+    """Return whether direct sends prove that no set S of GPUs has |S| / (bandwidth out of S) > ``ratio``.
 
-    If each pair of n GPUs sends one byte in t seconds, at least |S| (n − |S|)/t B/s can leave any set S.
+    If each of n GPUs sends a byte to every other in t seconds, the bandwidth out of S is at least |S| (n −
+    |S|)/t. ``fed``: number of GPUs that have data to send, which alone count in the numerator (see
+    `bottleneck`).
     """
     n = fabric.ranks
     try:
@@ -188,9 +194,10 @@ class _FlowNetwork:
         self._position = np.asarray(self._csr.data, np.int64) - 1
 
     def cut(self, fed: Sequence[int], sink: int, ratio: Fraction) -> np.ndarray:
-        """Return nodes on the source's side of a minimum cut from ``fed`` to ``sink``: shape (nodes,), bool.
+        """Return the nodes on the source's side of a minimum cut between GPUs: a mask, shape (nodes,).
 
-        The super-source feeds one unit to each node of ``fed``, and a link of c B/s carries ``ratio`` c.
+        A super-source feeds one unit to each GPU of ``fed``, and the units flow to the GPU ``sink``. A link
+        of c B/s has the capacity ``ratio`` × c.
         """
         from scipy.sparse.csgraph import breadth_first_order, maximum_flow
 

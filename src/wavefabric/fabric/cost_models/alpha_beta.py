@@ -12,17 +12,17 @@ from wavefabric.fabric.electrical.static_routes import transfer_bytes
 
 
 def alpha_beta(schedule: Schedule, fabric: Fabric, element_bytes: float) -> Cost:
-    """Return the time of a schedule whose rounds run one after the other, all ranks together.
+    """Return the time of a schedule whose rounds run one after the other, each begun by all ranks together.
 
-    A round takes ``alpha``, the largest latency of its routes, and the transfer time: the largest, over all
-    resources, of the bytes that cross the resource in the round divided by its bandwidth. Resources are the
-    links, in each direction; the total send and receive rates of each GPU (`Fabric.copy_bandwidth`); and each
+    A round takes ``alpha``, plus the largest latency of the routes in use, plus the transfer time of the
+    busiest resource: the bytes that cross the resource in the round ÷ its bandwidth. Resources are the links,
+    in each direction; the total send and receive rates of each GPU (`Fabric.copy_bandwidth`); and each
     ordered pair of GPUs (`Fabric.flow_bandwidth`). On an ideal switch this is the model of Hockney 1994
     (doi:10.1016/S0167-8191(06)80021-9). A multicast or sum in a switch crosses each link of its routes once.
 
-    A measured fabric adds the time in which GPUs reduce received data and copy within themselves, also in
-    separate rounds, and takes at least the time that hosts need to issue everything. `Cost.times` has the
-    begin and end of the round of each transfer.
+    A measured fabric adds the time in which GPUs add received data and copy within themselves, which may take
+    rounds of its own. Its total is at least the time that the hosts need to issue all operations
+    (`issue_time`). `Cost.times` gives for each transfer the begin and end of its round.
     """
     check_sizes(schedule, fabric, element_bytes)
     size = transfer_bytes(schedule, element_bytes)
@@ -57,8 +57,8 @@ def alpha_beta_seconds(schedule: Schedule, fabric: Fabric, element_bytes: float)
 def _rounds(schedule: Schedule, fabric: Fabric, size: np.ndarray) -> tuple:
     """Return the costs of the rounds that take time, and the description of the busiest resource.
 
-    ``size``: bytes of each transfer. The costs are arrays with one element per round: number, s of latency, s
-    of transfer, B sent, description of the bottleneck.
+    ``size``: bytes of each transfer. The costs are five arrays with one element per round: the round's
+    number, latency in s, transfer time in s, bytes sent, and description of its bottleneck.
     """
     t, busiest = schedule.transfers, "nothing"
     over = flows(schedule, fabric)
@@ -110,10 +110,10 @@ def _largest(rows: np.ndarray, values: np.ndarray) -> np.ndarray:
 def reduction_times(schedule: Schedule, fabric: Fabric, size: np.ndarray) -> tuple[np.ndarray, ...]:
     """Return the rounds in which GPUs add or copy data locally: numbers, latencies, durations, GPUs.
 
-    Times are in s, of the slowest GPU per round. A transfer with reduction is received next to the chunk and
-    then added to it; a transfer within a rank is an addition or a copy. A sum formed by a switch is added to
-    a chunk once. A GPU performs additions and copies in turn (`Fabric.reduce_alpha`,
-    `Fabric.reduce_bandwidth`).
+    Latency and duration, in s, are those of the GPU that is slowest in the round. A GPU performs its
+    additions and copies one after the other (`Fabric.reduce_alpha`, `Fabric.reduce_bandwidth`). Data to be
+    added are first received beside the chunk, then added to it. A transfer within a rank is an addition or a
+    copy. A sum formed by a switch is added to a chunk once.
     """
     t = schedule.transfers
     mine = np.flatnonzero(works_alone(schedule))

@@ -22,7 +22,7 @@ AnyFabric: TypeAlias = Fabric | PhotonicFabric
 
 @dataclass(frozen=True)
 class RoundCost:
-    """Holds the time of one round; rounds without transfers between ranks cost nothing and are not listed."""
+    """Holds the time of one round; rounds that take no time are not listed."""
 
     round: int
     parts: int  # number of circuit set-ups if the circuits of the round do not fit at once; else 1
@@ -88,12 +88,13 @@ COST_MODELS = {
 
 
 def model_for(fabric: AnyFabric, ranks: int, model: str = "auto", kernels: bool = True) -> str:
-    """Return the name of the cost model for ``model``, a key of `COST_MODELS` or ``"auto"``.
+    """Return the name of the cost model to use on a fabric: ``model`` itself, or what ``"auto"`` selects.
 
-    ``"auto"`` is the most accurate model that the fabric has data for: ``"photonic"`` for a photonic fabric;
-    ``"kernel"`` if the fabric has a table of kernels (`Fabric.kernels`) and execution plans support this
-    number of ranks; else ``"alpha-beta"``. With ``kernels`` False copy engines, NCCL or MPI move the data,
-    and ``"auto"`` is never ``"kernel"``. `InputError` for a model that is unknown or does not fit.
+    ``"auto"`` selects the most accurate model that the fabric has data for: ``"photonic"`` for a photonic
+    fabric; ``"kernel"`` if the fabric has times of kernels (`Fabric.kernels`) and execution plans support
+    this number of ranks; else ``"alpha-beta"``. ``kernels`` False means that copy engines, NCCL or MPI move
+    the data: ``"auto"`` then never selects ``"kernel"``. `InputError` for a model that is unknown or does not
+    fit the fabric.
     """
     from wavefabric.collectives.plans.plan import MOST_RANKS
 
@@ -126,10 +127,10 @@ def cost(
 ) -> Cost:
     """Return the time of a schedule on a fabric with at least as many GPUs (tiles) as ranks; rank r is GPU r.
 
-    ``element_bytes`` (bytes per element) need not be whole, so that one schedule serves every size. ``model``
-    is ``"auto"`` (see `model_for`) or a key of `COST_MODELS`. Electrical fabrics: ``"alpha-beta"`` (rounds in
-    sequence), ``"flow"`` (transfers wait only for their data) or ``"kernel"`` (one kernel per GPU runs a
-    plan). Photonic fabrics: ``"photonic"``. For ``options`` see `alpha_beta.alpha_beta`, `flow.flow`,
+    ``element_bytes`` (bytes per element) need not be whole, so one schedule can be evaluated for any size.
+    ``model`` is ``"auto"`` (see `model_for`) or a key of `COST_MODELS`. Electrical fabrics: ``"alpha-beta"``
+    (rounds in sequence), ``"flow"`` (transfers wait only for their data) or ``"kernel"`` (one kernel per GPU
+    runs a plan). Photonic fabrics: ``"photonic"``. For ``options`` see `alpha_beta.alpha_beta`, `flow.flow`,
     `kernel.kernel`, `photonic.photonic`.
 
     Raises `InputError` for a model that is unknown or does not fit the fabric, more ranks than GPUs, bad

@@ -38,7 +38,8 @@ class Transfers(NamedTuple):
 class SharedLinks(NamedTuple):
     """Holds the resources, such as links, that pairs of ranks share.
 
-    Pair p uses ``resource[first[p]:first[p + 1]]``, each for the ``fraction`` of the pair's bytes.
+    Pair p uses ``resource[first[p]:first[p + 1]]``; the same part of ``fraction`` tells which fraction of the
+    pair's bytes crosses each of them.
     """
 
     first: np.ndarray
@@ -58,17 +59,17 @@ def flow(schedule: Schedule, fabric: Fabric, element_bytes: float, *, engines: i
     (`dependencies`). It waits for `Fabric.alpha` and the latency of its route, then moves, split over
     parallel switches in fixed proportions. Concurrent transfers get max–min fair shares of the links in each
     direction and of each GPU's total send and receive rates, up to `Fabric.flow_bandwidth`. Shares change
-    when a transfer starts or ends. A transfer may thus slow down an earlier transfer that others wait for, so
-    that the schedule takes longer than in rounds.
+    when a transfer starts or ends. A transfer may thus slow down an earlier one that others wait for, and the
+    schedule may take longer than in rounds.
 
     Transfers between the same two ranks keep their order in the schedule, as messages do: each moves after
     the previous one has arrived, but its latency may pass meanwhile. Copies and sums within a rank take no
     time, unless the fabric has a `reduce_bandwidth`; then a GPU performs one after the other.
 
-    At most ``engines`` transfers leave a GPU at once (by default any number); others queue in order of
-    readiness, ties in the order of the schedule. `Cost.rounds` is empty. `Cost.times` gives for each transfer
-    when its latency began (for a queued transfer, its start of moving minus the latency), and when its data
-    had arrived and been summed.
+    At most ``engines`` transfers leave a GPU at once, by default any number. The others queue in the order in
+    which they become ready, then in the order of the schedule. `Cost.rounds` is empty. `Cost.times` gives for
+    each transfer when its latency began, and when its data had arrived and been summed. The latency of a
+    transfer that queued counts as passing just before it moves.
     """
     check_sizes(schedule, fabric, element_bytes)
     at_once = 0 if engines is None else whole("engines", engines, 1)
@@ -90,7 +91,7 @@ def flow(schedule: Schedule, fabric: Fabric, element_bytes: float, *, engines: i
 def _simulate(
     schedule: Schedule, fabric: Fabric, size: np.ndarray, pair: np.ndarray, use: ResourceUse, engines: int
 ) -> tuple[float, np.ndarray]:
-    """Return the total time in s, and begin and end of each transfer; ``pair``: its route, −1 if local."""
+    """Return the total time in s, and each transfer's begin and end; ``pair``: its route, −1 in a rank."""
     t = schedule.transfers
     times = np.zeros((t.size, 2))
     first, then = dependencies(schedule)

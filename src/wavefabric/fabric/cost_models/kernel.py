@@ -33,25 +33,29 @@ def kernel(
 ) -> Cost:
     """Return the time per call of a schedule run as one kernel per GPU, call after call without pause.
 
-    The model follows the instructions of all ranks through time (`Fabric.kernels`). A rank's moves up to its
-    next signal or wait run together and take as long as their busiest resource: links and total send and
-    receive rates of GPUs, loaded by all ranks' moves of the same level; `KernelTimes.bandwidth` to each peer;
-    the GPU's memory. A signal arrives `KernelTimes.signal` plus the latency of its route after the moves
-    before it, and moves of signalled data take `KernelTimes.move` in addition to their bytes. A packet
-    arrives `KernelTimes.packet` plus the latency after its moves; packets take twice the bytes of their data.
+    The model simulates the execution plan of all ranks with the times of `Fabric.kernels`. An instruction is
+    a move of data, a signal, or a wait. The moves of a rank up to its next signal or wait run together, and
+    take as long as the busiest of these resources: links and total send and receive rates of GPUs, which the
+    moves of all ranks in the same level of the plan share; `KernelTimes.bandwidth` to each other GPU; the
+    GPU's own memory.
 
-    Where a switch multicasts or adds, links carry packet headers in addition to the data: this is why stores
-    reach `KernelTimes.bandwidth` and not a link's bandwidth. The GPU that reads a sum sends requests of one
-    header each to all GPUs. The data come after a round trip, for which `KernelTimes.packet` is used too,
-    because no measurement separates the two.
+    A signal arrives `KernelTimes.signal` plus the latency of its route after the moves before it. Moves of
+    data that a signal announced take `KernelTimes.move` longer. Packets need no signal, but take twice the
+    bytes of their data. A packet arrives `KernelTimes.packet` plus the latency of its route after its move.
 
-    Blocks share all resources evenly, so their number does not matter. Levels that overlap share resources
-    too: a call takes at least the time of the busiest resource for all its bytes, plus one signal or packet.
+    Stores reach `KernelTimes.bandwidth` rather than a link's bandwidth, because links carry packet headers
+    too. The load of headers on links counts only where a switch multicasts or adds. The GPU that reads a sum
+    sends requests of one header each to all GPUs. The data come after a round trip, which takes
+    `KernelTimes.packet` and twice the latency, because no measurement separates requests from data.
 
-    ``protocol`` and ``slots`` are as in `compile_plan`; ``"auto"`` takes the faster protocol. Without
-    ``graph`` a gap follows each call, and a call takes at least the time in which a host launches it.
-    `Cost.busiest` names the protocol. `InputError` as `compile_plan`, and if the fabric has no data on
-    kernels.
+    Blocks share all resources evenly, so their number does not matter. Levels of the plan may overlap and
+    then share resources: a call takes at least the time in which the busiest resource carries all its bytes,
+    plus one signal or packet.
+
+    ``protocol`` and ``slots`` are as in `compile_plan`; ``"auto"`` takes the faster protocol. With ``graph``
+    a CUDA graph launches the calls. Without it a gap follows each call, and a call takes at least the time in
+    which a host launches it. `Cost.busiest` names the protocol. `InputError` as in `compile_plan`, and if the
+    fabric has no data on kernels.
     """
     times = kernel_times(fabric)
     check_sizes(schedule, fabric, element_bytes)
@@ -72,9 +76,10 @@ def kernel(
 
 
 class PlanEvent(NamedTuple):
-    """An interval of time (s): moves or a wait of a rank, or a signal or packets on their way to ``peer``.
+    """What a rank does during an interval of time (s): it moves data or waits, or its message is on the way.
 
-    ``kind``: put, add, add and put, copy, wait, signal or packets. ``nbytes``: size of the moved data.
+    ``kind``: put, add, add and put, or copy, which move ``nbytes`` bytes; wait; signal or packets, which are
+    on the way to the rank ``peer``.
     """
 
     kind: str
@@ -93,7 +98,7 @@ def plan_events(plan: ExecutionPlan, fabric: Fabric, element_bytes: float) -> li
 
 
 def _trees(move: Move) -> list[tuple[Tree, bool]]:
-    """Return each switch operation of a move, and whether it carries only requests for data."""
+    """Return the switch operations of a move, each with whether it carries only requests for data."""
     trees = []
     if move.summed:
         members = tuple(sorted(address.rank for address in move.sources))
@@ -164,7 +169,7 @@ class _Replay:
         return _PACKED if self._packed(address) else 1.0
 
     def _level_loads(self) -> dict[tuple[int, int], np.ndarray]:
-        """Return the seconds for which moves of all ranks keep each resource busy, by (level, phase)."""
+        """Return for how many s all ranks' moves keep each resource busy, by (level, phase) of the plan."""
         capacity = self._use.capacity
         loads: dict[tuple[int, int], np.ndarray] = defaultdict(lambda: np.zeros(capacity.size))
         for move in self._plan.moves:
@@ -177,7 +182,7 @@ class _Replay:
         return loads
 
     def _switched(self, move: Move) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Yield (resources, busy seconds) of each switch operation of a move: its data, or its requests."""
+        """Yield, per switch operation of a move, its resources and the s for which each is busy."""
         size, rate = move.size * self._bytes, self._times.bandwidth
         for tree, asks in _trees(move):
             used, data = self._resources[self._trees[tree]], size * self._fractions[self._trees[tree]]
@@ -202,14 +207,14 @@ class _Replay:
         return max([local / self._times.memory, busy, *remote])
 
     def _before_first_byte(self, move: Move) -> float:
-        """Return a move's latency in s: of a sum in a switch, or of reading data announced by a signal."""
+        """Return the s before a move's first byte: for a sum in a switch, or data announced by a signal."""
         if move.summed:
             latency = max((self._use.latency[self._trees[tree]] for tree, _ in _trees(move)), default=0.0)
             return self._times.packet + 2 * float(latency)
         return self._times.move if move.level and not self._plan.packets else 0.0
 
     def _together(self, code, at: int) -> list[Move]:
-        """Return moves from ``at`` on that run together, up to another level, phase or a read of packets."""
+        """Return the moves from ``code[at]`` on, up to another level or phase, or a read of packets."""
         moves = [code[at]]
         for each in code[at + 1 :]:
             like = isinstance(each, Move) and (each.level, each.phase) == (moves[0].level, moves[0].phase)
@@ -219,7 +224,7 @@ class _Replay:
         return moves
 
     def _move(self, rank: int, moves: list[Move]) -> None:
-        """Advance the time of ``rank`` by ``moves``, which end once the last packet they read is there."""
+        """Advance the time of ``rank`` by ``moves``, which end once the packets they read have arrived."""
         lasts = self._duration(moves) + max(map(self._before_first_byte, moves))
         arrived = (self._here[address.key] for address in moves[0].sources if self._packed(address))
         end = max([self._now[rank] + lasts, *arrived])

@@ -37,23 +37,25 @@ def photonic(
     reconfigure: str = "always",
     **planning: Any,
 ) -> Cost:
-    """Return the time of a schedule over circuits; rank r is tile r.
+    """Return the time of a schedule over circuits between tiles; rank r is tile r.
 
-    A round whose circuits do not fit at once is split into parts. Each part takes alpha, the synchronisation
-    with the controller, the reconfiguration of the switches, and the transfer: the largest bytes /
-    (wavelengths × bandwidth of a laser) over its pairs. Rounds that stay within ranks take no time.
+    A round whose circuits do not fit at once is split into parts, which run one after the other. A part takes
+    the latency alpha, the synchronisation with the controller, the reconfiguration of the switches, and the
+    transfer time of its slowest pair of tiles: bytes ÷ (wavelengths × bandwidth of a laser). Rounds without
+    transfers between ranks take no time.
 
-    ``plan``, for this schedule and fabric, is checked first; by default `planning.plan_circuits` makes one
-    with the options ``planning``. With a link ``budget`` a circuit carries the highest rate that closes over
-    its route, at most `laser_bandwidth` per wavelength; `InputError` if no rate closes. Without a budget
-    every circuit carries `laser_bandwidth`, whatever its length, as in the LUMORPH paper ("paths are
-    homogeneous"). `Cost.times` spans each transfer from when its circuit is up until all data between the two
-    ranks in the round have arrived.
+    ``plan``, a circuit plan for this schedule and fabric, is checked first; by default
+    `planning.plan_circuits` makes one with the options ``planning``. With a link ``budget`` a circuit carries
+    the highest rate that closes over its route, at most `laser_bandwidth` per wavelength; `InputError` if no
+    rate closes. Without a budget every circuit carries `laser_bandwidth`, whatever its length, as in the
+    LUMORPH paper ("paths are homogeneous"). `Cost.times` spans each transfer from when its circuit is up
+    until all data between the two ranks in the round have arrived.
 
     By default circuits are set up for every part, as in the paper, even if they are up already, as in a ring.
     With ``incremental`` nothing is set up for a part whose circuits are all up since the last set-up. Any
-    other part waits for the switches; unchanged circuits are not modelled as sending meanwhile. For a
-    ``reconfigure`` of `RECONFIGURE` other than ``"always"`` see `plan_reconfiguration`.
+    other part waits for the switches; unchanged circuits are not modelled as sending meanwhile. With
+    ``reconfigure`` ``"never"`` or ``"best"`` circuits are set up once, or when that is fastest
+    (`plan_reconfiguration`).
 
     Examples
     --------
@@ -133,7 +135,11 @@ class _Clock:
         self._circuits_of: dict[int, tuple[np.ndarray, np.ndarray, np.ndarray]] = {}
 
     def round(self, parts: list[CircuitRound], there: np.ndarray, key: np.ndarray, size: np.ndarray) -> None:
-        """Add a round; ``there``: its transfers between ranks; ``key``, ``size``: pair and bytes of each."""
+        """Add the time of a round, whose circuits are set up in ``parts``.
+
+        ``there``: numbers of its transfers between ranks; ``key`` and ``size``: pair (source × ranks +
+        destination) and bytes of each of them.
+        """
         pairs, pair = np.unique(key, return_inverse=True)
         amount = np.bincount(pair, size)
         fixed = self.fabric.alpha + self.fabric.synchronisation
@@ -163,7 +169,10 @@ class _Clock:
         self.rounds.append(RoundCost(parts[0].round, len(parts), *costs, total, limit))
 
     def _circuits(self, part: CircuitRound) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return pairs with circuits (source × ranks + destination, ascending), their wavelengths and B/s."""
+        """Return the pairs of tiles with circuits in a part, and each pair's number of wavelengths and B/s.
+
+        A pair is the number source × ranks + destination; pairs are ascending.
+        """
         if id(part.bundles) not in self._circuits_of:
             ends = np.array([b.src * self.schedule.ranks + b.dst for b in part.bundles])
             lasers = np.array([b.lasers for b in part.bundles])

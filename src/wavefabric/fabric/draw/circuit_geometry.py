@@ -157,7 +157,7 @@ def _frames(
     most: int,
     tiles: int,
 ) -> tuple[Frame, ...]:
-    """Return up to ``most`` frames for ``steps`` (round, part); ``draw(i)`` draws the circuits of step i."""
+    """Return frames of up to ``most`` evenly selected ``steps`` (round, part); ``draw(i)`` draws step i."""
     progress, parts = replay(schedule), Counter(number for number, _ in steps)
     order = sorted(parts)
     # Levels of ranks at the begin of rounds (local rounds belong to the round before them), and at the end.
@@ -205,7 +205,7 @@ def lay_out_tiles(fabric: PhotonicFabric) -> tuple[np.ndarray, np.ndarray]:
 def _draw_round(
     fabric: PhotonicFabric, tiles: np.ndarray, now: CircuitRound, carried: Sequence[float | None]
 ) -> tuple[DrawnCircuit, ...]:
-    """Draw the circuits of a round as lines; ``carried``: fraction of the array that each bundle carries."""
+    """Return the circuits of a round as lines; ``carried``: fraction of the array sent over each circuit."""
     lanes = _lanes(tiles, now.bundles)
     spacing = min(_LANE, STREET / (1 + max((lane for each in lanes for lane in each), default=0)))
     circuits = []
@@ -244,7 +244,7 @@ def _lanes(tiles: np.ndarray, bundles: Sequence[Bundle]) -> list[list[int]]:
 
 
 def _runs(tiles: np.ndarray, route: Sequence[int]) -> list[tuple[int, int, tuple, float, float]]:
-    """Return straight runs of a route: first edge, last edge + 1, street, and begin and end in the street."""
+    """Return the straight runs of a route: (first edge, last edge + 1, street, begin and end along it)."""
     at = tiles[list(route)]
     step = np.sign(np.diff(at, axis=0))
     turns = [0, *(np.flatnonzero((step[1:] != step[:-1]).any(axis=1)) + 1).tolist(), len(step)]

@@ -21,8 +21,8 @@ _OTHERS = ("#f4e45a", "#ff5d6c", "#cfd8ea")
 def graph(figure: style.Figure, box: style.Box, fabric: Fabric, loads: np.ndarray | None = None) -> None:
     """Draw a fabric, and below it a legend of the link colours.
 
-    ``loads``: for each of `static_routes.wires` the fraction of the time in which it is busy, drawn from blue
-    to red; without ``loads`` colours show kinds of links.
+    ``loads``: fraction of the time in which each wire (`static_routes.wires`) is busy, drawn from blue to
+    red. Without ``loads`` colours show kinds of links.
     """
     axes = figure.add_axes(box)
     placed, w = positions(fabric), wires(fabric)

@@ -37,7 +37,7 @@ MOST_RANKS, _TITLE = 32, 80
 
 
 def check_ending(path: Path, fabric: AnyFabric | None = None) -> None:
-    """Raise `InputError` unless a picture of ``fabric`` (None: a still) can have the ending of ``path``."""
+    """Raise `InputError` unless the ending of ``path`` is allowed: an animation only for photonic fabrics."""
     light = isinstance(fabric, PhotonicFabric)
     allowed = ENDINGS if light else STILL
     if path.suffix.lower() not in allowed:

@@ -57,7 +57,7 @@ def replay(schedule: Schedule) -> Replay:
     levels = []
 
     def note(chunk: np.ndarray) -> None:
-        """Append each rank's fraction to ``levels`` after an update of these chunks."""
+        """Append to ``levels`` the fraction that each rank has once ``chunk`` (indices) has been written."""
         mine = owner[chunk] * names.size + np.searchsorted(names, state.item[chunk])
         wanted = np.isin(mine, keys)
         np.maximum.at(held, np.searchsorted(keys, mine[wanted]), _count(state.origins[chunk[wanted]]))

@@ -104,7 +104,7 @@ def label(axes: Axes, x: float, y: float, words: str, size: float, colour: str =
 
 
 def legend(figure: Figure, box: Box, entries: Iterable[tuple[str, Sequence[dict[str, Any]]]]) -> None:
-    """Write texts in a row, each after a sample of its looks: lines for looks with a colour, else bars."""
+    """Write a row of (text, looks), each text after a line (a look with a colour) or a bar for each look."""
     axes = legend_axes(figure, box, width=box[2] * figure.get_size_inches()[0] * 72)
     x = 0.0  # points
     for words, looks in entries:

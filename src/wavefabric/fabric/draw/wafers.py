@@ -165,7 +165,7 @@ def circuits_figure(scene: Scene) -> style.Figure:
 
 
 def circuit_panels(scene: Scene, captions: list[tuple[str, str]]) -> tuple[style.Figure, list[style.Axes]]:
-    """Return a figure with header and legend, and axes with the wafers for each caption (left, right)."""
+    """Return a figure with header and legend, and axes with the wafers per caption (left and right text)."""
     figure, panels = _panels(scene, captions, most=7.0, strip=0.34, foot=0.42, least=7.4)
     wide, tall = figure.get_size_inches()
     axes = style.legend_axes(figure, (0.25 / wide, 0.07 / tall, 6.9 / wide, 0.28 / tall))

@@ -36,7 +36,7 @@ class KernelTimes:
 
 @dataclass(frozen=True)
 class TransportTimes:
-    """Holds the performance of a transport other than peer copies; None: the same as of peer copies."""
+    """Holds the performance of a transport; None as ``alpha`` or ``flow_bandwidth``: that of the fabric."""
 
     name: str  # one of `wavefabric.runtime.exchange.transports.TRANSPORTS`
     alpha: Seconds | None = None  # per round

@@ -20,8 +20,9 @@ Tree = tuple[bool, int, tuple[int, ...]]
 class Flows:
     """Holds the routes that the transfers of a schedule use.
 
-    ``route``: index of each transfer's route; −1 within a GPU, and for all but the first transfer of a switch
-    operation. ``use``: links and ports on each route. ``words``: description of each route.
+    ``route``: index of each transfer's route in ``use`` and ``words``. All transfers of a switch operation
+    share a route, which only the first of them names; the others have −1, as have transfers within a GPU.
+    ``use``: links and ports on each route. ``words``: description of each route.
     """
 
     route: np.ndarray
@@ -32,10 +33,11 @@ class Flows:
 def flows(schedule: Schedule, fabric: Fabric) -> Flows:
     """Return the static routes of all transfers of a schedule; `InputError` if a transfer has no route.
 
-    A switch operation (multicast, or sum) uses the union of its transfers' routes. If these routes split, or
-    join, at a switch that multicasts and reduces (`Fabric.multicast_switches`), their common part is crossed
-    once, otherwise once per transfer. A GPU's part for itself travels to the first such switch and back.
-    `InputError` if a route passes no such switch.
+    A switch operation (multicast, or sum) uses the routes of all its transfers together. The routes of a
+    multicast split at a switch, those of a sum join at one. If this switch multicasts and reduces
+    (`Fabric.multicast_switches`), the links that the routes share are crossed once, otherwise once per
+    transfer. If a GPU also sends to itself, this part travels to the first such switch and back. `InputError`
+    if a route passes no such switch.
     """
     t, ranks, u = schedule.transfers, schedule.ranks, units(schedule)
     away = (t["src"] != t["dst"]) & (t["switch"] == 0)
@@ -61,7 +63,7 @@ def flows(schedule: Schedule, fabric: Fabric) -> Flows:
 
 
 def with_trees(use: ResourceUse, trees: Sequence[Tree]) -> ResourceUse:
-    """Return ``use`` with the routes of switch operations ``trees`` added; `InputError` as in `flows`."""
+    """Return ``use`` with a route added per switch operation in ``trees``; `InputError` as in `flows`."""
     fabric = use.fabric
     limited = fabric.copy_bandwidth is not None
     first, wires = use.latency.size, use.wires
@@ -87,9 +89,11 @@ def _crossed(
 ) -> tuple[np.ndarray, np.ndarray, float]:
     """Return the wires that a switch operation crosses, fractions of the bytes on each, and the latency in s.
 
-    A wire is crossed once for all routes with the same next switch that copies (or the same last switch that
-    adds), or the same GPU at the end. Where routes are split, each part of the bytes takes the same switches
-    on all routes. The arguments are as in `Tree`.
+    A multicast crosses a wire once for all GPUs whose routes next reach the same switch that can copy, and
+    once for each GPU whose route reaches no other such switch. A sum crosses a wire likewise, by the last
+    switch that can add. Where routes are split, each part of the bytes takes the same switches on all routes.
+    ``sums``: whether it is a sum; ``at``: the GPU that issues it; ``members``: the GPUs that are written to
+    or summed.
     """
     able = {len(fabric.gpus) + fabric.switches.index(name) for name in fabric.multicast_switches}
     routes = static_routes(fabric)
@@ -121,10 +125,11 @@ def _crossed(
 def _stops(
     route: Sequence[tuple[int, float]], ends: Sequence[tuple[int, int]], able: set[int], sums: bool
 ) -> dict[tuple[int, int], float]:
-    """Return the fraction of bytes on each wire of a route, by (wire, next switch of ``able`` or last GPU).
+    """Return the fraction of bytes on each wire of a route, by (wire, stop).
 
-    ``route``: wires with their fractions, in order; ``ends``: both nodes of each wire. With ``sums`` the key
-    names the switch of ``able`` last passed, or the first GPU.
+    The stop is the next switch after the wire that can multicast, or the last GPU. With ``sums`` it is the
+    last switch before the wire that can add, or the first GPU. ``route``: (wire, fraction of the bytes), in
+    order; ``ends``: both nodes of each wire; ``able``: switches that can multicast and add.
     """
     stops: dict[tuple[int, int], float] = defaultdict(float)
     beyond: dict[int, dict[int, float]] = defaultdict(lambda: defaultdict(float))

@@ -29,7 +29,7 @@ class Wires:
 
 
 class RouteWires(NamedTuple):
-    """Holds the wires that pairs of GPUs use: ``pair``, ``wire`` and ``fraction`` per use, shape (uses,)."""
+    """Holds the wires on routes of GPU pairs; ``pair``, ``wire``, ``fraction``: one element per wire used."""
 
     pair: np.ndarray  # ascending; uses of a pair are in the order of its route
     wire: np.ndarray
@@ -89,7 +89,11 @@ class StaticRoutes:
         return RouteWires(pair[order], wire[order], fraction[order], latency)
 
     def _split(self, over: ParallelWires, wire: np.ndarray, goal: np.ndarray) -> tuple[np.ndarray, ...]:
-        """Return the parallel wires that carry data to GPUs ``goal``: index into ``wire``, wire, fraction."""
+        """Divide data for GPUs ``goal`` among all wires parallel to ``wire``, in proportion to their rates.
+
+        Returns an index into ``wire``, the wire that is used, and the fraction of the data on it: arrays of
+        equal length.
+        """
         group, gpus = over.group[wire], self.fabric.ranks
         row, within = ragged(over.first[group + 1] - over.first[group])
         each = over.wires[over.first[group[row]] + within]
@@ -119,16 +123,16 @@ def wires(fabric: Fabric) -> Wires:
 
 @lru_cache(maxsize=8)
 def static_routes(fabric: Fabric) -> StaticRoutes:
-    """Compute static routes between all GPUs: fewest links, split over parallel switches, else the widest.
+    """Compute static routes between all GPUs: over the fewest links, and over parallel switches together.
 
     Data pass through switches, and through other GPUs only if the fabric says that they forward. Each node
-    sends all data for a GPU the same way: split over all switches that are equally close to the GPU and
-    joined to the node by links of one kind, or through one forwarding GPU. Each switch gets bytes in
-    proportion to the total rate of its routes. Among several kinds of links, or GPUs, the widest is used:
-    NVLink alone where a node has PCIe too.
+    sends all data for a GPU the same way: either split over several switches, or through one forwarding GPU.
+    The switches must be equally close to the GPU, and joined to the node by links of one kind. Each switch
+    gets bytes in proportion to the total rate of its routes. Where links of several kinds, or several GPUs,
+    lead equally close, the choice with the highest rate is used: NVLink alone where a node has PCIe too.
 
-    Among equally close and wide GPUs a node uses the neighbour whose number is closest to its own: along the
-    last axis of a mesh or torus first, and from the lowest dimension of a hypercube (dimension-order and
+    Among equally close GPUs of equal rate a node uses the neighbour whose number is closest to its own: along
+    the last axis of a mesh or torus first, and from the lowest dimension of a hypercube (dimension-order and
     e-cube routing, Dally & Seitz 1987, doi:10.1109/TC.1987.1676939). For destinations half-way around a
     torus, GPUs with an even coordinate send upwards, others downwards, to balance both directions.
     """
@@ -196,7 +200,7 @@ def _hops(w: Wires, nodes: int, gpus: int, forwards: bool) -> Iterator[np.ndarra
 def _widths(
     w: Wires, hops: np.ndarray, usable: np.ndarray, gpu: int, group: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the B/s to ``gpu`` over each wire's whole group, and over the widest group of each node."""
+    """Return the B/s to ``gpu``: over each wire and those parallel to it, and at best from each node."""
     best = np.zeros(hops.size)
     best[gpu] = np.inf
     width = np.zeros(w.source.size)
@@ -210,7 +214,7 @@ def _widths(
 
 @lru_cache(maxsize=8)
 def hop_counts(fabric: Fabric) -> tuple[np.ndarray, float]:
-    """Return the fewest links between GPUs (also through GPUs; −1: no route), and the B/s of all links."""
+    """Return the fewest links between GPUs, also through GPUs (−1: no route), and all links' total B/s."""
     w = wires(fabric)
     nodes = fabric.ranks + len(fabric.switches)
     to = [far[: fabric.ranks] for far in _hops(w, nodes, fabric.ranks, True)]

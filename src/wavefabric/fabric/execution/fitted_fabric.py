@@ -39,7 +39,7 @@ _USED = ("one-to-all", "all-to-one", "all-to-all", "round", "add", "signals")
 
 @dataclass(frozen=True)
 class Line:
-    """A line t = max(floor, α + bytes/bandwidth); s, B/s; ``residuals`` are (fitted − measured)/measured."""
+    """A line t = max(floor, α + bytes/bandwidth), in s, B/s; ``residuals``: (fitted − measured)/measured."""
 
     alpha: float
     bandwidth: float
@@ -67,7 +67,7 @@ def fit(nbytes: Sequence[float], seconds: Sequence[float], floor: bool = False) 
     """Fit a line with α ≥ 0 to times of two or more sizes, by relative errors, with less weight on outliers.
 
     With ``floor``, times of small sizes may be constant: a host needs that long to issue a transfer, while
-    the device is still busy with the one before. The number of sizes at the floor is the best-fitting one.
+    the device is still busy with the one before. How many sizes are at the floor is chosen for the best fit.
     The fit is iteratively reweighted least squares with Huber's weights, started from equal weights; the
     scale is the median absolute residual over 0.6745.
     """
@@ -105,14 +105,17 @@ def _huber(b: np.ndarray, t: np.ndarray) -> tuple[float, float]:
 
 
 def fabric_of(case: dict[str, Any], ranks: int, on_gpu: bool, name: str, machine: dict, command: str) -> str:
-    """Return, as TOML text, the fabric of a transport measured by `measure_fabric.run` (one of its cases).
+    """Return, as TOML text, the fabric that describes the measured times of one transport.
 
-    Each ordered pair has a link with the bandwidth that the pair reaches alone. The link's latency is the
-    excess of its α over the smallest α of all pairs, at most α of a round of a ring; the fabric's α is α of
-    that round minus the largest latency in the ring. ``flow_bandwidth`` is the rate of one transfer of a
-    ring, while all others are in progress; ``copy_bandwidth`` is the rate of a GPU to or from all others. If
-    a ring is much slower than a pair alone, as in the memory of a host, all ranks are joined to one shared
-    link instead, with the highest total rate that was measured.
+    ``case`` holds the fitted lines of this transport, as `measure_fabric.run` lists them. Each ordered pair
+    of ranks has a link with the bandwidth that the pair reaches alone. The link's latency is the α of the
+    pair's line minus the smallest α of all pairs, but at most the α of a round of a ring. The fabric's α is
+    the α of such a round minus the largest latency in the ring. ``flow_bandwidth`` is the rate of one
+    transfer of a ring while all others are in progress; ``copy_bandwidth`` is the rate of a GPU to or from
+    all others.
+
+    If a pair alone is much faster than in a ring and in an all-to-all, as through the memory of a host, all
+    ranks are joined to one shared link instead. It has the highest total rate that was measured.
     """
     from wavefabric.fabric.io.files import to_toml
 
@@ -168,7 +171,7 @@ def fabric_of(case: dict[str, Any], ranks: int, on_gpu: bool, name: str, machine
 
 
 def _round(value: float, unit: float = 1e9) -> float:
-    """Round ``value`` to four digits, the precision of measurements, in the unit of files, GB/s."""
+    """Round ``value`` to four digits, the precision of measurements; ``unit`` is the unit in files, GB/s."""
     return float(f"{value / unit:.4g}") * unit
 
 
@@ -177,7 +180,7 @@ def _time(value: float) -> float:
 
 
 def _lines(case: dict[str, Any], patterns) -> list[tuple[str, Line, list[dict[str, Any]]]]:
-    """Return for each pair and each of ``patterns`` its text, the fitted line, and its times."""
+    """Return (description, fitted line, measured times) for each pair, and for each of ``patterns``."""
     fitted = {f"rank {p['src']} to rank {p['dst']}": p for p in case["pairs"]}
     fitted |= {_WORDS[key]: case["patterns"][key] for key in patterns if key in case["patterns"]}
     keys = ("alpha", "bandwidth", "floor", "residuals")
@@ -185,7 +188,7 @@ def _lines(case: dict[str, Any], patterns) -> list[tuple[str, Line, list[dict[st
 
 
 def rough(case: dict[str, Any], limit: float = RESIDUAL) -> list[str]:
-    """Return, as text, fitted lines that a fabric uses although they are off by more than `ROUGH`."""
+    """Return, as text, fitted lines that a fabric uses: with residuals above `ROUGH`, up to ``limit``."""
     return [
         f"{words} (up to {100 * line.worst:.0f} %)"
         for words, line, _ in _lines(case, _USED)
@@ -194,7 +197,7 @@ def rough(case: dict[str, Any], limit: float = RESIDUAL) -> list[str]:
 
 
 def misfits(case: dict[str, Any], limit: float = RESIDUAL) -> list[str]:
-    """Return, as text, fitted lines that no fabric should use: residuals above ``limit``, constant times."""
+    """Return, as text, lines not to be used: with residuals above ``limit``, or times that do not grow."""
     wrong = []
     for words, line, times in _lines(case, _USED):
         if line.worst > limit:
@@ -205,7 +208,7 @@ def misfits(case: dict[str, Any], limit: float = RESIDUAL) -> list[str]:
 
 
 def reliable_kernels(measured: dict[str, Any] | None, limit: float = RESIDUAL) -> dict[str, Any] | None:
-    """Return ``measured``; without ``times``, and with ``why_not``, if the line of signals is a misfit."""
+    """Return ``measured``, but with ``why_not`` instead of ``times`` if the line of signals is a misfit."""
     if measured is None or "times" not in measured:
         return measured
     wrong = misfits({"pairs": [], "patterns": {"signals": measured["lines"]["signals"]}}, limit)

@@ -47,16 +47,21 @@ def run(
     progress: Callable[[str], None] | None = None,
     residual: float = fitted_fabric.RESIDUAL,
 ) -> dict[str, Any]:
-    """Time exchanges between all ranks, and fit a fabric to the times, as TOML text; collective.
+    """Time exchanges between all ranks, and fit a fabric to the times, as TOML text; all ranks must call it.
 
-    Exchanges of one round are timed: each ordered pair alone (``pairs``); each rank to the next (``ring``);
-    to both neighbours (``both``); one to all; all to one; all to all. Also relays, in which each rank passes
-    to the next what it received in the round before: the difference between relays of 6 and 2 rounds is the
-    cost of rounds in a schedule (``round``). The cost of adding on all devices at once is found the same way
-    (``add``), and at the smallest size the cost of one more receiving rank (``peer``). Lines are fitted to
-    the times: t = α + bytes/bandwidth; over P2P and NCCL, where hosts run ahead of their GPUs, the larger of
-    this and the host's time to issue a round (``floor``). Over P2P, kernels that run execution plans are
-    timed too (`kernel_times`). ``residual`` is the largest (fitted − measured)/measured that a line may have.
+    These exchanges are timed:
+
+    - one round: each ordered pair alone (``pairs``), each rank to the next (``ring``), to both neighbours
+      (``both``), one to all, all to one, all to all;
+    - relays, in which each rank passes to the next what it received in the round before. The difference
+      between 6 and 2 rounds gives the cost of a round in a schedule (``round``);
+    - additions on all devices at once, evaluated in the same manner (``add``);
+    - over P2P, kernels that run execution plans (`kernel_times`).
+
+    At the smallest size the cost of sending to one more rank is derived too (``peer``). Lines t = α +
+    bytes/bandwidth are fitted to the times. Over P2P and NCCL, where hosts run ahead of their GPUs, t is at
+    least the host's time to issue a round (``floor``). Lines with |fitted − measured|/measured above
+    ``residual`` are reported as misfits.
     """
     ensure(ranks.size >= 2, "ranks", f"{ranks.size} given", "2 or more")
     check_options(repeats, sizes, _WORD)
@@ -159,7 +164,7 @@ class _Measurement:
         return [{"src": a, "dst": b, **fitted(a, b)} for a, b in pairs]
 
     def _fitted(self, what: str, sizes: Sequence[int], make: Callable[[int], Schedule]) -> dict[str, Any]:
-        """Time the schedules that ``make`` returns for the elements of each size, and fit a line."""
+        """Time one schedule per size, which ``make`` returns for a number of elements, and fit a line."""
         return _with_line([self._row(make(nbytes // _WORD), what, nbytes) for nbytes in sizes], self._ahead)
 
     def _rounds(self, what: str, make: Callable[[int, int, int], Schedule]) -> dict[str, Any]:
@@ -183,14 +188,17 @@ def _with_line(rows: list[dict[str, Any]], floor: bool = False) -> dict[str, Any
 
 
 def kernel_times(measurement) -> dict[str, Any] | None:
-    """Time kernels that run execution plans; return fitted lines, and `KernelTimes` as a dict; collective.
+    """Time kernels that run execution plans; return the fitted lines, and `KernelTimes` as a dict.
 
-    ``measurement`` has a ``comm``, ``sizes`` in bytes, ``buffers`` of a schedule, ``seconds`` of a call, and
-    ``say``. Calls run in CUDA graphs, so that their times exclude the host: launch + rounds × (signal +
-    bytes/bandwidth) + (rounds − 1) × move, or launch + rounds × packet. The host's time to launch a call is
-    the time of the smallest call, launched one by one; the gap between calls is the extra time of a longer
-    call launched that way. The GPU's memory is timed beyond its caches, with the largest size. None for a
-    transport without kernels; ``why_not`` if kernels cannot run.
+    All ranks must call it. ``measurement`` is a `_Measurement` or has the same ``comm``, ``sizes`` in bytes,
+    ``buffers``, ``seconds`` and ``say``. None for a transport without kernels; ``why_not`` if kernels cannot
+    run.
+
+    Calls run in CUDA graphs, so that their times exclude the host. With signals a call takes launch + rounds
+    × (signal + bytes/bandwidth) + (rounds − 1) × move, with small packets launch + rounds × packet. The
+    host's time to launch a call is the time of the smallest call without a graph. The gap between calls is
+    the time that a longer call takes more without a graph. The rate of the GPU's memory is measured with the
+    largest size, which exceeds its caches.
     """
     comm, sizes = measurement.comm, measurement.sizes
     if any(protocol not in comm.protocols for protocol in PROTOCOLS):
@@ -204,7 +212,7 @@ def kernel_times(measurement) -> dict[str, Any] | None:
         return measurement.seconds(comm.device.graph(lambda: [run() for _ in range(GRAPHED)])) / GRAPHED
 
     def line(make: Callable[[int, int, int], Schedule], protocol: str, own: bool = False) -> dict[str, Any]:
-        """Fit time per round to bytes per message or, with ``own``, to bytes moved in a rank's memory."""
+        """Fit a round's time to the bytes per message or, with ``own``, bytes moved in a rank's memory."""
         rows = []
         for nbytes in sizes:
             few, many = (make(comm.size, nbytes // _WORD, rounds) for rounds in (_FEW, _MANY))
@@ -213,7 +221,7 @@ def kernel_times(measurement) -> dict[str, Any] | None:
         return _with_line(rows)
 
     def gap(rounds: list[dict[str, float]], issue: float) -> float:
-        """Return the pause in s between calls, for the smallest size that the host does not limit."""
+        """Return the extra s of a call without a graph, at the smallest size not limited by the host."""
         for row in rounds:
             if _FEW * row["us"] * 1e-6 > 1.5 * issue:
                 schedule = relay(comm.size, int(row["bytes"]) // _WORD, _FEW)
@@ -253,7 +261,7 @@ def _of_a_round(few: float, many: float) -> float:
 
 
 def _own_bytes(schedule: Schedule) -> float:
-    """Return how many bytes of its own memory the busiest rank reads and writes in a plan by signals."""
+    """Return the most bytes that a rank reads and writes in its own memory in a plan with signals."""
     elements = [0] * schedule.ranks
     for move in compile_plan(schedule, "signals").moves:
         own = sum(address.rank == move.rank for address in move.targets)
@@ -275,7 +283,7 @@ def pattern(name: str, ranks: int, elements: int) -> Schedule:
 
 
 def _chain(name: str, ahead: int, ranks: int, elements: int, rounds: int) -> Schedule:
-    """Return a schedule whose round k moves chunk k to rank + ``ahead``, or adds it if ``ahead`` is 0."""
+    """Return a schedule: in round k chunk k goes to rank + ``ahead`` or, if 0, is added to chunk k + 1."""
     step, rank = (a.ravel() for a in np.indices((rounds, ranks)))
     transfers = np.zeros(step.size, TRANSFER)
     transfers["round"], transfers["src"], transfers["dst"] = step, rank, (rank + ahead) % ranks

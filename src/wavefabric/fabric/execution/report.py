@@ -66,7 +66,7 @@ def name_bars(axes: Any, names: Sequence[str]) -> None:
 def step_bars(
     path: str | Path, panels: Sequence[tuple[str, list[tuple[str, float, float]]]], fraction: str
 ) -> None:
-    """Draw a panel per (title, bars); a bar is (name, ms labelled ``fraction`` or 0, total ms per step)."""
+    """Draw a panel per (title, bars); a bar: (name, ms of the part ``fraction`` or 0, ms of the step)."""
     heights = [1 + len(bars) for _, bars in panels]
     with figure(path, (8.4, 0.9 + 0.4 * (sum(heights) + len(panels))), "x") as drawn:
         rows = drawn.subplots(len(panels), 1, squeeze=False, height_ratios=heights)[:, 0]

@@ -58,20 +58,21 @@ def run(
 ) -> dict[str, Any]:
     """Run a schedule between all ranks on every transport: check it, time it, compare it with a prediction.
 
-    ``schedule_of`` returns a schedule for a number of elements of the whole array; the chunks of a `Schedule`
-    are scaled by whole numbers. ``sizes`` are bytes of the whole array; by default the size of a `Schedule`
-    itself, else `SIZES`. ``options`` are the fields of `ScheduleMeasurement`.
+    ``schedule_of`` is a function that returns a schedule for a number of elements of the whole array, or a
+    `Schedule` whose chunks are scaled by whole numbers. ``sizes`` are bytes of the whole array; by default
+    the size of this `Schedule`, or those between the ends of `SIZES`. ``options`` are the fields of
+    `ScheduleMeasurement`.
 
-    Chunks that ``pre`` names are filled with whole numbers whose sums are exact, all other elements with NaN
-    (whole numbers: −2²⁰). Chunks of ``post`` are compared to the bit, on the device. Timed runs follow on
-    zeros; if ranks could run ahead of each other, a barrier follows each run and its time is subtracted
-    (``apart``).
+    For the check, chunks that the precondition ``pre`` names are filled with whole numbers whose sums are
+    exact. All other elements are NaN or, in arrays of whole numbers, −2²⁰. After the run the chunks of the
+    postcondition ``post`` are compared to the bit, on the device. Timed runs follow, on zeros. If ranks could
+    run ahead of each other (``apart``), a barrier follows each run, and the barrier's own time is subtracted.
 
-    algbw and busbw are defined as in nccl-tests (PERFORMANCE.md). With S bytes of the whole array and K
-    ranks, algbw = S/t and busbw is algbw times 2(K − 1)/K for all-reduce, (K − 1)/K for all-gather,
-    reduce-scatter, all-to-all, gather and scatter, 1 for broadcast and reduce; otherwise the bytes of the
-    busiest rank over t. ``ratio`` is predicted over measured time, ``over_own`` the bandwidth over the one of
-    NCCL's own operation.
+    algbw and busbw are defined as in nccl-tests (PERFORMANCE.md). For S bytes of the whole array, K ranks and
+    the time t, algbw = S/t. busbw is algbw times 2(K − 1)/K for all-reduce, (K − 1)/K for all-gather,
+    reduce-scatter, all-to-all, gather and scatter, 1 for broadcast and reduce. For other schedules busbw is
+    the bytes of the busiest rank over t. ``ratio`` is predicted over measured time, ``over_own`` bandwidth
+    over that of NCCL's own operation.
     """
     chosen = ScheduleMeasurement(**options)
     timed_schedule.values_of(chosen.dtype, ranks.size)  # raises if data cannot be checked
@@ -128,9 +129,10 @@ def run(
 
 
 def _predictions(fabric: Any, model: str, sized: list[SizedSchedule], width: int):
-    """Return a function (index of a size, protocol of the exchange) that predicts a `Cost`, or None.
+    """Return a function (index of a size, protocol) that predicts a `Cost`, or None if no model fits.
 
-    For p2p only the model ``"kernel"`` describes kernels, and only the other models describe copies.
+    Over p2p the model ``"kernel"`` only describes protocols with kernels, and the other models only describe
+    copies.
     """
     if fabric is None:
         return lambda at, protocol: None
@@ -198,7 +200,7 @@ def sizes_between(least: int, most: int, factor: int = 4) -> list[int]:
 
 
 def as_run(schedule: Schedule) -> Schedule:
-    """Return the schedule with its levels as rounds: the order in which `runtime.exchange` runs it."""
+    """Return the schedule as `runtime.exchange` runs it: each transfer in the first round its data allow."""
     return in_rounds(schedule, levels(schedule))
 
 

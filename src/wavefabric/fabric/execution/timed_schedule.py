@@ -32,7 +32,7 @@ _SHORTEST = 1e-3
 
 
 def values_of(dtype: str, ranks: int) -> int:
-    """Return n such that contributions 0 … n − 1 have exact sums over ``ranks`` ranks in any order."""
+    """Return n such that sums of ``ranks`` whole numbers below n are exact in ``dtype``, in any order."""
     ensure(dtype in EXACT, "dtype", f"{dtype!r} given", ", ".join(EXACT))
     bfloat16.named(dtype)  # registers the name with NumPy
     if EXACT[dtype] // ranks < 2:
@@ -41,7 +41,7 @@ def values_of(dtype: str, ranks: int) -> int:
 
 
 def contribution(xp, item: int, origin: int, first: int, size: int, values: int):
-    """Return what rank ``origin`` contributes to ``size`` elements of an item from ``first`` on, uint32."""
+    """Return what rank ``origin`` contributes to an item: ``size`` elements from ``first`` on, uint32."""
     numbers = xp.arange(first, first + size, dtype=np.uint32)
     numbers *= np.uint32(2654435761)
     numbers += np.uint32((item * 374761393 + origin * 668265263 + 1442695041) & 0xFFFFFFFF)
@@ -53,7 +53,10 @@ def contribution(xp, item: int, origin: int, first: int, size: int, values: int)
 
 
 def expected(xp, held: tuple[int, int], first: int, size: int, values: int, dtype: str):
-    """Return ``size`` correct elements of an item from ``first`` on; ``held``: item, mask of summed ranks."""
+    """Return ``size`` elements, from element ``first`` on, of the correct result for an item.
+
+    ``held``: the item, and a bit mask of the ranks whose contributions are summed (see `contribution`).
+    """
     item, origins = held
     total = xp.zeros(size, dtype)
     for origin in range(origins.bit_length()):
@@ -63,7 +66,7 @@ def expected(xp, held: tuple[int, int], first: int, size: int, values: int, dtyp
 
 
 def fill(comm, schedule: Schedule, buffers: dict[str, Any], dtype: str) -> None:
-    """Fill the chunks that ``pre`` names with their values, all else with invalid values; collective."""
+    """Fill the chunks that ``pre`` names with data, all else with invalid values; all ranks must call it."""
     poison = -(1 << 20) if np.dtype(dtype).kind == "i" else np.nan
     for name in buffers:
         number = schedule.buffers.index(name)
@@ -74,13 +77,13 @@ def fill(comm, schedule: Schedule, buffers: dict[str, Any], dtype: str) -> None:
 
 
 def count_wrong(comm, schedule: Schedule, buffers: dict[str, Any], dtype: str) -> int:
-    """Return the number of elements, over all ranks, that differ from what ``post`` demands; collective."""
+    """Return how many elements, over all ranks, differ from what ``post`` demands; all ranks must call it."""
     blocks = _blocks(comm, schedule, schedule.post, buffers, dtype)
     return int(comm.control.sum(sum(int(comm.device.xp.count_nonzero(b != values)) for b, values in blocks)))
 
 
 def _blocks(comm, schedule: Schedule, holdings, buffers: dict[str, Any], dtype: str):
-    """Yield (elements, correct values) of this rank's chunks in ``holdings``, block by block."""
+    """Yield (elements, correct values) of this rank's chunks in ``holdings``, such as ``pre`` or ``post``."""
     xp, values = comm.device.xp, values_of(dtype, schedule.ranks)
     offsets = [schedule.offsets(number, comm.rank) for number in range(len(schedule.buffers))]
     for (owner, buffer, chunk), held in holdings.items():
@@ -146,7 +149,7 @@ def largest_buffers(sizes: list[SizedSchedule]) -> dict[str, int]:
 
 
 def check_memory(ranks: Ranks, sizes: list[SizedSchedule], width: int, protocols: Sequence[str] = ()) -> None:
-    """Raise `InputError` on all ranks if the buffers of ``sizes`` do not fit into memory; collective.
+    """Raise `InputError` on all ranks if the buffers of ``sizes`` do not fit into memory; all must call it.
 
     ``width`` is the bytes per element. Protocols that are kernels also need memory for staging buffers.
     """
@@ -171,9 +174,10 @@ def check_and_time(
     repeats: int,
     graph: bool = False,
 ) -> dict[str, Any]:
-    """Run ``work`` on data with exact sums, count wrong elements, and time it on zeros; collective.
+    """Run ``work`` on data with exact sums, count wrong elements, and time it on zeros.
 
-    With ``graph``, also time `GRAPHED` calls in one CUDA graph, unless a barrier is needed between them.
+    All ranks must call it. With ``graph``, also time `GRAPHED` calls in one CUDA graph, unless a barrier is
+    needed between them.
     """
     dtype = str(next(iter(buffers.values())).dtype)
     fill(comm, sized.schedule, buffers, dtype)
@@ -213,7 +217,7 @@ def _separate_times(ranks: Ranks, comm, work: Callable[[], Any], repeats: int) -
 def nccl_rows(
     ranks: Ranks, sizes: list[SizedSchedule], dtype: str, repeats: int, say: Callable, graph: bool = False
 ) -> tuple[list[dict[str, Any]] | None, str | None]:
-    """Return rows of NCCL's built-in operation for sizes with equal parts, or None and why; collective."""
+    """Return rows of NCCL's operation at sizes with equal parts, or None and why; all ranks must call it."""
     if not ranks.on_gpu:
         return None, "NCCL needs GPUs"
     first = sizes[0]

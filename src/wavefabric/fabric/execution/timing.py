@@ -40,7 +40,7 @@ def milliseconds(
     each: int = 1,
     between: Callable[[], Any] | None = None,
 ) -> list[float]:
-    """Return the ms per call of samples of ``each`` calls, after a warm-up; ``between`` precedes a sample."""
+    """Return the ms per call of samples of ``each`` calls, after a warm-up; ``between`` runs before each."""
     prepare = between or (lambda: None)
     prepare()
     work()
@@ -112,7 +112,7 @@ class Ranks:
         self.unavailable: dict[str, str] = {}
 
     def each(self) -> Iterator[Communicator]:
-        """Yield a communicator per transport, one at a time; note transports that fail. Collective."""
+        """Yield a communicator per transport, one at a time; note failures. All ranks must call it."""
         for name in self.names:
             comm, why = self.open(name)
             if comm is None:
@@ -124,7 +124,7 @@ class Ranks:
             gc.collect()
 
     def open(self, name: str) -> tuple[Communicator | None, str | None]:
-        """Return a communicator of a transport, or None and why it cannot be used; collective."""
+        """Return a communicator of a transport, or None and why it has none; all ranks must call it."""
         comm, why = self.base, None
         try:
             if name != "mpi":
@@ -140,7 +140,7 @@ class Ranks:
         return {**machine(self.device), "ranks": self.size, "placement": devices}
 
     def check_memory(self, needed: int, what: str) -> None:
-        """Raise `InputError` on all ranks if ``needed`` bytes of each rank do not fit; collective."""
+        """Raise `InputError` on all ranks if the ``needed`` bytes of any do not fit; all must call it."""
         check_memory(self.base, self.device, needed, what, "allowed: what fits")
 
 
@@ -153,7 +153,7 @@ def check_options(repeats: int, sizes: Sequence[int], multiple: int) -> None:
 
 
 def times(ranks: Ranks, work: Callable[[], Any], repeats: int, each: int) -> list[float]:
-    """Return, for samples of ``each`` calls after a barrier, the slowest rank's ms per call; collective."""
+    """Return the slowest rank's ms per call in samples of ``each`` calls, which all ranks begin together."""
     device, control = ranks.device, ranks.control
 
     def together() -> None:
@@ -164,7 +164,7 @@ def times(ranks: Ranks, work: Callable[[], Any], repeats: int, each: int) -> lis
 
 
 def timed(ranks: Ranks, work: Callable[[], Any], repeats: int) -> dict[str, float]:
-    """Return median, best, worst ms per call after a warm-up; samples last ``ranks.sample`` s; collective."""
+    """Return median, best, worst ms per call of the slowest rank, after a warm-up; all ranks must call it."""
     work()
     once = times(ranks, work, 2, 1)[-1] * 1e-3
     each = max(1, min(_MOST_CALLS, math.ceil(ranks.sample / max(once, 1e-7))))

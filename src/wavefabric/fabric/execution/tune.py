@@ -40,11 +40,11 @@ _SAMPLE = 0.05
 class TuningSearch:
     """Holds the result of a search, and what it left out.
 
-    ``measured``: number of times measured on all transports, and the number without the limit ``within``:
-    only candidates predicted within this factor of the fastest are measured. ``left_out``: algorithms that do
-    not support this number of ranks, and why. ``wrong``: choices that gave wrong data and are no longer
-    candidates. ``unavailable``: transports, or protocols (``"p2p, packets"``), that could not be used, and
-    why.
+    ``measured``: number of running times measured on all transports, and the number without the limit
+    ``within``. With this limit only candidates predicted to take at most this factor longer than the fastest
+    are measured. ``left_out``: algorithms that do not support this number of ranks, and why. ``wrong``:
+    choices that gave wrong data and are no longer candidates. ``unavailable``: transports, or protocols
+    (``"p2p, packets"``), that could not be used, and why.
     """
 
     tuning: Tuning
@@ -83,12 +83,13 @@ def tune(
 ) -> TuningSearch:
     """Find the fastest algorithm of each collective operation and size, measured between ranks or predicted.
 
-    ``sizes`` are bytes of the whole array, by default `PREDICTED_SIZES`, or between ranks
-    `run_schedule.SIZES`, in steps of 4. ``ranks`` measure on each of their transports with each protocol, and
-    check the data to the bit; collective. ``options`` are the fields of `TuningOptions`.
+    ``sizes`` are bytes of the whole array. By default each is four times the one before, between the ends of
+    `PREDICTED_SIZES` or, with ``ranks``, of `run_schedule.SIZES`. With ``ranks`` promising candidates are
+    timed on each transport with each protocol, and their data are checked to the bit; all ranks must call it.
+    Without ``ranks`` times are predicted. ``options`` are the fields of `TuningOptions`.
 
-    `InputError` for unknown words, sizes that are no whole number of elements, a fabric with fewer GPUs
-    (between ranks: another number), no transport that works, or no algorithm for this number of ranks.
+    `InputError` for unknown names, sizes that are no whole number of elements, a fabric with fewer GPUs than
+    ranks (with ``ranks``: another number), no transport that works, or no algorithm for this number of ranks.
     """
     chosen = TuningOptions(**options)
     if ranks is not None:
@@ -147,7 +148,7 @@ def tune(
 
 
 def _left_out(pools: dict[str, Candidates], failures: dict[str, dict[Choice, str]]) -> dict[str, str]:
-    """Return why algorithms are not compared, by name (and collective, if compared for another one)."""
+    """Return why algorithms are not compared, by name; ``name, collective`` if compared for another one."""
     known = {collective: each.without(failures[collective]) for collective, each in pools.items()}
     compared = {choice.algorithm for each in known.values() for choice in each.choices}
     return {
@@ -183,7 +184,11 @@ def _tables(rows: pool.Rows, transport: str | None = None) -> list[TunedCollecti
 def _measure(
     ranks: Ranks, rows: pool.Rows, chosen: TuningOptions, progress: Progress
 ) -> tuple[list[TunedCollective], tuple[int, int], list[str], dict[str, str]]:
-    """Measure on all transports; return tables, counts measured and possible, wrong choices, omissions."""
+    """Measure promising candidates on all transports.
+
+    Returns tables; the numbers of times measured and possible; choices that gave wrong data; and algorithms
+    that were left out, with the reasons.
+    """
     fast = ranks.control.bcast(pool.promising(rows, chosen.within))  # round-off may differ between machines
     width, tables, timed, possible, wrong = np.dtype(chosen.dtype).itemsize, [], 0, 0, []
     left_out: dict[str, str] = {}

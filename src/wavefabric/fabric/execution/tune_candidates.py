@@ -35,10 +35,11 @@ def candidates(
 ) -> Iterator[tuple[Choice, Schedule]]:
     """Build the schedules of ``wanted`` choices; yield each choice with its schedule.
 
-    Choices whose pieces form no pipeline are skipped. If schedules have the same traffic between ranks in the
-    same rounds, only the one with the fewest options is yielded. With ``run``, rounds are as
-    `wavefabric.runtime.exchange` runs them (`run_schedule.as_run`). All schedules are verified, and for an
-    array of `elements_of` elements. ``step`` is called with a line for each choice.
+    A choice is an algorithm with its options. If dividing the data into pieces adds no rounds, they form no
+    pipeline, and the choices with pieces are skipped. If schedules have the same traffic between ranks in the
+    same rounds, only the one with the fewest options is yielded. With ``run``, rounds are those in which
+    `wavefabric.runtime.exchange` runs the schedule (`run_schedule.as_run`). All schedules are verified, and
+    are for an array of `elements_of` elements. ``step`` is called with a line of text for each choice.
     """
     rounds: dict[Choice, int] = {}
     seen: set[bytes] = set()
@@ -131,7 +132,7 @@ def predict(
 
 
 def rounded(each: TimedChoice) -> float:
-    """Return the measured or predicted time in µs, rounded so that times equal up to round-off are equal."""
+    """Return the time of a candidate in µs, measured or predicted, rounded so that ties are exact."""
     return float(f"{each.us:.9g}")
 
 
@@ -149,9 +150,10 @@ def _times(
 
 
 def promising(rows: Rows, within: float) -> dict[tuple[str, int], set[Choice]]:
-    """Return, by collective and size, choices predicted ``within`` this factor of the fastest, or not at all.
+    """Return the choices worth measuring, by collective and size.
 
-    The fastest is one without switches, since not every transport can use them.
+    These are predicted to take at most ``within`` times as long as the fastest, or have no prediction. The
+    fastest here is one without switches, since not every transport can use them.
     """
     least = {key: min(c.us for c in row if c.choice.algorithm not in SWITCHED) for key, row in rows.items()}
     return {
@@ -161,9 +163,10 @@ def promising(rows: Rows, within: float) -> dict[tuple[str, int], set[Choice]]:
 
 
 def of_protocols(row: Sequence[TimedChoice], protocols: Sequence[str]) -> list[TimedChoice]:
-    """Return each algorithm in ``row`` with each protocol of a transport, and with its predicted time.
+    """Return each algorithm in ``row`` with each of ``protocols``, and with its predicted time if known.
 
-    Predictions without a protocol are for transports without protocols, and for copies.
+    A prediction for a protocol holds for it alone. One for the protocol ``"auto"`` holds for copies, and for
+    transports without protocols. Algorithms that need switches are returned with signals only.
     """
     known = {each.choice: each.predicted_us for each in row}
     made = []
@@ -178,7 +181,7 @@ def of_protocols(row: Sequence[TimedChoice], protocols: Sequence[str]) -> list[T
 
 
 def is_promising(choice: Choice, row: Sequence[TimedChoice], chosen: set[Choice]) -> bool:
-    """Return whether ``choice`` is in ``chosen`` or, if not in ``row``, whether its algorithm is."""
+    """Return whether ``choice`` is in ``chosen``; its algorithm suffices if ``row`` lacks its protocol."""
     if any(each.choice == choice for each in row):
         return choice in chosen
     return plain(choice) in map(plain, chosen)

@@ -77,7 +77,7 @@ def save(path: str | Path, fabric: Fabric | PhotonicFabric, force: bool = False)
 
 
 def _sized(kind: str, sizes: tuple[int, ...]) -> Fabric | PhotonicFabric:
-    """Return the preset of a family with other sizes; in an incomplete wafer some tiles remain unused."""
+    """Return the fabric of a family with other sizes than its preset; the last wafers may lack some tiles."""
     data = tomllib.loads((PRESETS / f"{kind}.toml").read_text("utf-8"))
     data["name"] = f"{kind}:{'x'.join(map(str, sizes))}"
     wanted = families.FAMILIES[kind]

@@ -157,9 +157,10 @@ def fields_of(kind: type, *left_out: str) -> dict[str, Any]:
 
 
 def _table_of(described: type, /, **others: Any) -> Any:
-    """Return the table class for a dataclass; ``others`` are keys with another form, or additional keys.
+    """Return the table class for a dataclass, whose fields become keys.
 
-    Keys whose default is None may be left out.
+    ``others`` are additional keys, and keys whose form in the file differs from the field. Keys whose default
+    is None may be left out.
     """
     own = fields_of(described, *others, "numbering")
     keys = {

@@ -48,9 +48,10 @@ def budget(fabric: PhotonicFabric, route: Sequence[int], budget: LinkBudget | No
     Without ``budget`` the fabric's budget is used, or else `LinkBudget()`. Raises `InputError` for a route of
     fewer than two tiles, or with tiles that are no neighbours.
 
-    A link closes at a rate if the bit error rate is within its limit. At mean power P and extinction ratio r
-    the outer eye is I₁ − I₀ = 2 ℛ P (r − 1)/(r + 1), the noise σ = i_n √B with B the bandwidth ratio times
-    the symbol rate, and Q = (I₁ − I₀)/(2σ). Crosstalk, dispersion and laser noise are neglected.
+    A link closes at a rate if the bit error rate is within its limit, which sets the least Q = (I₁ −
+    I₀)/(2σ). At mean power P, responsivity ℛ and extinction ratio r the currents of the highest and lowest
+    level differ by I₁ − I₀ = 2 ℛ P (r − 1)/(r + 1). The noise is σ = i_n √B, where i_n is its density and B
+    the bandwidth ratio × the symbol rate. Crosstalk, dispersion and laser noise are neglected.
 
     Examples
     --------
@@ -84,7 +85,7 @@ def rates(
 
 
 def slowest_circuit(plan: CircuitPlan, budget: LinkBudget | None = None) -> tuple[float, Bundle | None]:
-    """Return B/s per wavelength, and bundle, of a checked plan's slowest circuit; (inf, None) without any."""
+    """Return a checked plan's slowest circuit, after its B/s per wavelength; (inf, None) without any."""
     worst: tuple[float, Bundle | None] = (math.inf, None)
     # Rounds with the same pairs share their bundles.
     for bundles in {id(part.bundles): part.bundles for part in plan.rounds}.values():

@@ -31,14 +31,19 @@ def _fault(where: str | CircuitRound, actual: str, allowed: str) -> PlanError:
 def check_plan(plan: CircuitPlan, schedule: Schedule) -> None:
     """Raise `PlanError` unless the circuits of a plan can be up together and carry the (verified) schedule.
 
-    The one-line message names round, part, tile, wavelength, edge or waveguide.
+    The one-line message names round, part, tile, wavelength, edge or waveguide. In each part of a round:
 
-    Checks of each part of a round: routes begin and end at their tiles, go from neighbour to neighbour and
-    pass no tile twice; waveguide numbers exist on their edge; on a tile every laser and every photodiode
-    serves one circuit, at most as many as its chip has ports; no wavelength occurs twice in one waveguide of
-    an edge in one direction; `overlap` is correct; `overlap_bound` is at most the bound from cuts, or else a
-    solver proves it again. Checks of each round: its parts are numbered from 0; every pair with data to send
-    has circuits, all in one part; no circuit is idle; `parts_bound` is at most the bound from ports and cuts.
+    - a route begins and ends at the tiles of its circuit, goes from neighbour to neighbour and passes no tile
+      twice;
+    - waveguide numbers exist on their edge;
+    - each laser and each photodiode serves at most one circuit, and a tile uses at most as many as it has
+      ports;
+    - in one direction of an edge no wavelength occurs twice in one waveguide;
+    - `overlap` is correct, and `overlap_bound` is at most the bound from cuts, or else a solver proves it
+      again.
+
+    In each round parts are numbered from 0; every pair with data to send has circuits, all in one part; no
+    circuit is idle; and `parts_bound` is at most the bound from ports and cuts.
 
     Routes pass no tile twice, so light never leaves a tile's 1 × 3 switch on the side it came from. A
     Mach–Zehnder switch sends all wavelengths of a waveguide the same way; `needs_wavelength_switches` tells
@@ -78,8 +83,9 @@ def check_plan(plan: CircuitPlan, schedule: Schedule) -> None:
 def check_reconfiguration(plan: ReconfigurationPlan, schedule: Schedule, element_bytes: float) -> None:
     """Raise `PlanError` unless circuits that stay up between rounds fit together and carry the schedule.
 
-    Whenever a set-up begins, all circuits not yet down must pass the checks of a part in `check_plan`. Rounds
-    follow one another. Every pair has one route, and each hop has enough capacity for its data.
+    Whenever a set-up begins, all circuits that are up, or being set up, must pass the checks that
+    `check_plan` makes for a part. Each round must begin after the one before. Every pair must have one route,
+    on each hop of which the circuits can carry the round's data in time.
     """
     fabric, t, now = plan.fabric, schedule.transfers, 0.0
     set_up = fabric.reconfiguration + fabric.synchronisation
@@ -151,7 +157,7 @@ def _capacities(fabric: PhotonicFabric) -> dict[tuple[int, int], int]:
 
 
 def _counts(number: np.ndarray, lit: np.ndarray) -> np.ndarray:
-    """Count the rows of ``lit`` (rows, wavelengths) that use each wavelength, by the ``number`` of a row."""
+    """Return how often rows of ``lit`` (rows, wavelengths) use each wavelength, by the rows' ``number``."""
     cell = number[:, None] * lit.shape[1] + np.arange(lit.shape[1])
     return np.bincount(cell[lit], minlength=(number.max() + 1) * lit.shape[1]).reshape(-1, lit.shape[1])
 

@@ -75,7 +75,7 @@ class Colouring:
             self._load[c, self._edges[i]] += 1 if add else -1
 
     def _chain(self, end: int, a: int, b: int) -> list[int]:
-        """Return the chain of circuits of colours a, b, a, … from ``end`` on; a cycle is followed once."""
+        """Return the path of circuits of colours a, b, a, … from tile ``end`` on, or a cycle once."""
         chain = []
         i = self._at[end][a]
         while i >= 0 and (not chain or i != chain[0]):

@@ -52,19 +52,20 @@ def plan_circuits(
 ) -> CircuitPlan:
     """Plan circuits for every round with transfers between ranks; rank r is tile r, tiles may be unused.
 
-    ``routing`` is the method of `routes.route`. ``sharing`` sets the wavelengths of a pair, limited by both
-    ends: ``"even"`` divides all ports among a tile's peers, ``"paper"`` gives each of several ports // (peers
-    + 1).
+    ``routing`` is the method of `routes.route`. ``sharing`` sets the wavelengths of a pair, the fewer of what
+    its two tiles allow: ``"even"`` divides all ports of a tile among its peers, ``"paper"`` gives each of
+    several peers ⌊ports / (peers + 1)⌋.
 
     ``oversubscribed`` tells what to do if edges have too few waveguides after other routes were tried.
     ``"split"``: the round is divided into parts, whose circuits are up one after the other. ``"thin"``:
-    circuits get fewer wavelengths, so that all are up together; the bytes take as long, and nothing is set up
-    twice. The round is divided only if even one wavelength per circuit is too much.
+    circuits get fewer wavelengths, so that all are up together. The transfers take as long, but circuits are
+    set up only once. The round is divided only if even one wavelength per circuit is too much.
 
-    Rounds with the same pairs have the same circuits. Each `CircuitRound` gives the smallest possible number
-    of parts of its round (`parts_bound`), and the smallest possible and the actual number of bundles on an
-    edge. A tile with more peers than ports is served in ⌈peers / ports⌉ parts, the smallest number possible.
-    Raises `InputError` for more ranks than tiles, or an unknown option.
+    Rounds with the same pairs have the same circuits. Each `CircuitRound` gives a lower bound on the number
+    of parts of its round (`parts_bound`), and for the busiest edge the number of routes and a lower bound on
+    it (`overlap`, `overlap_bound`). A tile with more peers than ports (``"paper"``: than ports − 1) is served
+    in the smallest possible number of parts, ⌈peers / ports⌉. Raises `InputError` for more ranks than tiles,
+    or an unknown option.
     """
     refuse_switches(schedule, "photonic fabrics")
     for key, value, allowed in (

@@ -18,10 +18,10 @@ _MOST = 200
 
 
 def in_layers(fabric: PhotonicFabric, routes: Sequence[Route], order: np.ndarray) -> np.ndarray:
-    """Return a layer for each circuit, assigned in ``order``: the first layer without a conflict.
+    """Return a layer for each circuit; circuits in a layer can use one wavelength at the same time.
 
-    In a layer all circuits have the same wavelengths at the same time: no edge has more circuits than
-    waveguides, and no tile sends or receives two.
+    In a layer no edge has more circuits than waveguides, and no tile sends or receives two. Circuits are
+    assigned in ``order``, each to the first layer without a conflict.
     """
     needs, capacity = _needs(fabric, routes)
     layer = np.zeros(len(needs), np.int64)
@@ -32,8 +32,8 @@ def in_layers(fabric: PhotonicFabric, routes: Sequence[Route], order: np.ndarray
 def circuit_orders(fabric: PhotonicFabric, routes: Sequence[Route]) -> list[np.ndarray]:
     """Return orders in which to assign circuits to layers: by start, by decreasing length, and by shift.
 
-    For straight routes, which are intervals, the first order is the best; equal shifts (distance from source
-    to destination) leave no tile with two circuits at once.
+    The first is the best for straight routes. The shift is the destination's number minus the source's:
+    circuits of equal shift have different sources and different destinations.
     """
     edges, first = flat_edges(fabric.columns, routes)
     length, start = np.diff(first), np.minimum.reduceat(edges, first[:-1])
@@ -45,11 +45,11 @@ def circuit_orders(fabric: PhotonicFabric, routes: Sequence[Route]) -> list[np.n
 def negotiate(
     fabric: PhotonicFabric, routes: Sequence[Route], layers: int, reroute: bool, seed: int = 0
 ) -> tuple[np.ndarray, list[Route]] | None:
-    """Return a layer (of ``layers``, see `in_layers`) and a route for each circuit; None if none were found.
+    """Return a layer, of ``layers``, and a route for each circuit; None if none were found.
 
-    Circuits in conflict are routed again by negotiated congestion, as in `ripup`, over all layers; with
-    ``reroute`` they may change their routes. Lasers and photodiodes count as edges of capacity 1. The search
-    is not exhaustive: None is no proof.
+    Layers are as in `in_layers`. Circuits in conflict get another layer by negotiated congestion, as in
+    `ripup`, and with ``reroute`` another route. Lasers and photodiodes count as edges of capacity 1. The
+    search is not exhaustive: None is no proof.
     """
     routes, edges, grid = list(routes), 4 * fabric.ranks, tile_grid(fabric)
     needs, capacity = _needs(fabric, routes)
@@ -58,11 +58,11 @@ def negotiate(
     history = np.zeros(load.shape)
 
     def over(where, what) -> np.ndarray:
-        """Return by how much one more circuit overloads edges ``what`` of layers ``where``."""
+        """Return by how much one more circuit overloads the edges ``what`` in the layers ``where``."""
         return np.maximum(load[where, what] + 1 - capacity[what], 0)
 
     def price(where, what) -> np.ndarray:
-        """Return the price of edges ``what``: 1 if free, more if overloaded, rising with past overloads."""
+        """Return the price of edges ``what`` in layers ``where``: it rises with overloads, now and past."""
         beyond = over(where, what)
         return 1 + (beyond > 0) * (8 + 8 * history[where, what]) + 8.0 * beyond
 

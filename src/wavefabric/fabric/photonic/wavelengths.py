@@ -23,10 +23,11 @@ def most_peers(fabric: PhotonicFabric, sharing: str) -> int:
 
 
 def fewest_wavelengths(fabric: PhotonicFabric, sharing: str, pairs: np.ndarray) -> np.ndarray:
-    """Return the wavelengths per pair if all pairs are up together: shape (pairs,), limited by both ends.
+    """Return the number of wavelengths of each pair if all pairs are up together: shape (pairs,).
 
-    ``sharing`` ``"even"``: ⌊ports / peers⌋. ``"paper"``: ⌊ports / (peers + 1)⌋, as in the LUMORPH paper,
-    where each of three peers gets a quarter of the bandwidth; a single peer gets all ports there too.
+    A tile gives each peer ⌊ports / peers⌋ if ``sharing`` is ``"even"``. If it is ``"paper"``, this is ⌊ports
+    / (peers + 1)⌋, as in the LUMORPH paper, where each of three peers gets a quarter of the bandwidth; a
+    single peer gets all ports there too. The smaller number of a pair's two tiles counts.
     """
     peers = np.minimum(degrees(pairs, fabric.ranks), most_peers(fabric, sharing))
     peers = np.take_along_axis(peers, pairs.T, axis=1)
@@ -47,8 +48,8 @@ def assign_wavelengths(
 ) -> list[int] | None:
     """Return each pair's wavelengths as a bit mask such that all circuits fit at once; None if not found.
 
-    ``wavelengths`` is the number per pair. If the result is None, more circuits share a wavelength on some
-    edge than there are waveguides; an assignment may exist nevertheless, as the search is not exhaustive.
+    ``wavelengths`` is the number of wavelengths of each pair. On no edge may more circuits use a wavelength
+    than there are waveguides. The search is not exhaustive: None is no proof that no assignment exists.
     """
     size = int(wavelengths.min())
     alike = size == wavelengths.max()
@@ -77,10 +78,12 @@ def assign_wavelengths(
 def circuit_round(
     fabric: PhotonicFabric, pairs: np.ndarray, routes: Sequence[Route], masks: Sequence[int], bound: int
 ) -> CircuitRound:
-    """Return circuits with waveguides on each edge; each wavelength needs enough waveguides there.
+    """Return the circuits of a round, with their waveguides on each edge.
 
-    A circuit has waveguides to itself if there are enough. Else bundles without a common wavelength share
-    them; a bundle is taken apart only if whole bundles do not fit. ``bound``: lower bound of the overlap.
+    ``masks``: wavelengths of each pair, as bit masks. On an edge no wavelength may occur more often than
+    there are waveguides. A circuit has waveguides to itself if there are enough. Else circuits without a
+    common wavelength share them; circuits are divided by wavelength only if whole ones do not fit. ``bound``:
+    lower bound of the overlap.
     """
     parts = list(enumerate(masks))
     guides = _waveguides(fabric, routes, masks)
@@ -116,7 +119,7 @@ def _waveguides(fabric: PhotonicFabric, routes: Sequence[Route], masks: Sequence
 
 
 def _share_waveguides(positions: np.ndarray, masks: list[int], guides: int, number: np.ndarray) -> bool:
-    """Write waveguides of one edge's bundles, by first fit, to ``number[positions]``; False if too few."""
+    """Write an edge's waveguides for its circuits to ``number[positions]``; False if there are too few."""
     used = [0] * guides
     full = dict.fromkeys(masks, 0)  # mask → number of guides, from the first, without space for it
     order = sorted(zip(masks, positions.tolist(), strict=True), key=lambda one: (-one[0].bit_count(), *one))

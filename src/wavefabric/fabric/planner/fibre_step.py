@@ -101,7 +101,7 @@ class FibreStep:
 
     @property
     def rows(self) -> int:
-        """Return the number of rows of the first rank, which has the most modes."""
+        """Return the number of field rows (two per mode) on the first rank, which has the most modes."""
         return self.ranks.row_ends[1]
 
     @property
@@ -153,7 +153,7 @@ class FibreStep:
                 self._operator(t, name)
 
     def _one(self, name: str) -> float:
-        """Return a Kerr operator's seconds per complex number on one rank; SVD forms are interpolated."""
+        """Return a Kerr operator's seconds per complex number on a single rank; an SVD's is interpolated."""
         coupling, table = self.coupling, (name, self.precision)
         dense, few = (self.rates.kerr(*table, form, "one", self.rows) for form in ("dense", "factored"))
         if coupling.form != "svd":
@@ -161,7 +161,7 @@ class FibreStep:
         return few + (dense - few) * min(1.0, coupling.products / self.rows**2)
 
     def _split(self, name: str) -> tuple[float, float]:
-        """Return the seconds of a Kerr operator for sums and update, and for coupling with all powers."""
+        """Return a Kerr operator's seconds on one of several ranks: sums and update, then coupling."""
         table = name, self.precision
         few = self.rates.kerr(*table, "factored", "split", self.rows)
         couples = few * (1 - _SUMS - _UPDATE)
@@ -170,7 +170,11 @@ class FibreStep:
         return few * (_SUMS + _UPDATE) * self.numbers, max(0.0, couples) * self.numbers
 
     def _operator(self, t: StepTimeline, name: str) -> None:
-        """Add a Kerr operator to ``t``, time chunks in a pipeline: sums, exchange, coupling, …, update."""
+        """Add a Kerr operator to the timeline ``t``: sums, then exchanges and couplings in turn, then update.
+
+        Time chunks pass through these as a pipeline. With one-sided kernels it is one kernel beside its
+        exchange.
+        """
         assert self.exchange is not None
         stages, overhead = _EXCHANGES[name], self.exchange.own.overhead
         if self.exchange.one_sided:

@@ -38,7 +38,7 @@ class ModelledKernels:
 
 
 def without_fields(layout: Any, launch: Launch, axes: int = 3) -> None:
-    """Set attributes of ``layout`` that stages use: kernels that only call ``launch``, None for arrays."""
+    """Prepare ``layout`` for stages without data: kernels only call ``launch``, arrays are None."""
     layout.plane_kernels = layout.column_kernels = ModelledKernels(launch)
     layout.spectra, layout.exchanged = [None] * axes, None
     layout.squares = layout.up = layout.down = layout.up_columns = [None] * 3

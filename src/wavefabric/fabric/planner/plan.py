@@ -91,12 +91,12 @@ class RunPlan:
 
     @property
     def choice(self) -> Candidate:
-        """Return ``chosen``, or the fastest candidate that fits memory and ``max_error`` (`InputError`)."""
+        """Return ``chosen``, or the fastest that fits memory and ``max_error``; `InputError` if none does."""
         return self._fastest(self.candidates)
 
     @property
     def shared(self) -> Candidate:
-        """Return the fastest candidate, as `choice`, that uses all ranks; ``run --ranks`` runs it."""
+        """Return `choice` among the candidates that use all ranks, which ``run --ranks`` runs."""
         several = [c for c in self.candidates if c.carrier or self.ranks == 1]
         if self.chosen is not None and self.candidates[self.chosen] not in several:
             raise InputError(f"chosen: {self.chosen} given, one GPU; allowed: one of {self.ranks} ranks")
@@ -232,7 +232,7 @@ class Job(NamedTuple):
 def candidates_of(
     jobs: Iterable[Job], fabric: AnyFabric, names: Sequence[str], progress: Callable[[str], object]
 ) -> list[Candidate]:
-    """Return a candidate per job and carrier; where GPUs differ, also the fastest jobs in best GPU order."""
+    """Return a candidate per job and carrier; if GPUs differ, also of fast jobs with the best GPU order."""
     made: list[tuple[Candidate, Job]] = []
     exchanges = [ExchangeTimes(fabric, name) for name in names]
     for job in jobs:

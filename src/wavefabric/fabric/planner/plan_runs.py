@@ -188,7 +188,7 @@ def plan_fibre(
 
 
 def _fibre_job(run: FibreRun, rates: SolverRates, modes: RankModes, form: str) -> Job:
-    """Return the job for one form of the exchanged powers; with one GPU, for one form of the Kerr effect."""
+    """Return the job for one ``form`` of the exchanged powers or, with a single GPU, of the Kerr effect."""
     propagation, setting = run.propagation, (run.fibre, run.samples)
     how = propagation.integrator, propagation.precision, rates
     step = FibreStep(*setting, *how, modes, form, None, propagation.chunks)

@@ -50,7 +50,7 @@ class StepRow(_Table):
 
 
 class PackingTable(_Table):
-    """Holds bytes packed or unpacked per second: whole planes or rows, points of every row, half spectra."""
+    """Holds B/s of packing and unpacking: whole planes or rows, some points of every row, half spectra."""
 
     planes: float = Field(gt=0)
     points: float = Field(gt=0)
@@ -120,7 +120,7 @@ class SolverRates:
     # --- Ultrasound ----------------------------------------------------------------------------------
 
     def kernel(self, name: str, precision: str, medium: str, shape: Sequence[int], points: int) -> float:
-        """Return the time in s per point of one run of fused kernel ``name`` (of a transform: per field).
+        """Return the time in s per point of one run of the fused kernel ``name``; of a transform, per field.
 
         ``shape`` is the transformed grid (Nx, Ny, Nz), ``points`` the number of points on this device.
         """
@@ -143,7 +143,10 @@ class SolverRates:
         return set(names) if names >= _runs(medium).keys() else set()
 
     def _kernel(self, name: str, precision: str, medium: str, shape: Sequence[int]) -> float:
-        """Return a kernel's s per point, by interpolating its ratio to a kernel timed at more lengths."""
+        """Return a kernel's s per point at a grid's length along its axis.
+
+        It was timed at few lengths: its ratio to a kernel timed at more lengths is interpolated.
+        """
         times, length = self.tables.kernels[precision][medium][name], shape["xyz".index(name[0])]
         most = _LIKE.get(name, name)
         media = (timed for kernels in self.tables.kernels.values() for timed in kernels.values())
@@ -153,9 +156,10 @@ class SolverRates:
 
     @cached_property
     def _ratios(self) -> dict[tuple[str, str], Pairs]:
-        """Return (points, time of a whole step ÷ time of its kernels) pairs by (precision, medium).
+        """Return corrections of kernel times by (precision, medium), for grids too small to fill the device.
 
-        Kernels were timed on large grids; small grids do not fill the device.
+        A correction is (points, time of a whole step ÷ time of its kernels). Kernels were timed on large
+        grids.
         """
         ratios: dict[tuple[str, str], Pairs] = {}
         for row in self.tables.steps:
@@ -191,7 +195,7 @@ class SolverRates:
         return (1 if samples <= 4096 else 3) * self.launch + each * samples * rows
 
     def kerr(self, operator: str, precision: str, form: str, cut: str, rows: int) -> float:
-        """Return seconds per complex number of a Kerr operator; ``cut``: one, or split to exchange powers."""
+        """Return s per complex number of a Kerr operator; ``cut``: as one kernel, or split at exchanges."""
         try:
             times = self.tables.kerr[precision][operator][form][cut]
         except KeyError:

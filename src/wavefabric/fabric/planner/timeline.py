@@ -56,7 +56,7 @@ class StepTimeline:
         self._spent["exchange"] += seconds
 
     def finish(self, name: str, overhead: float = 0.0) -> None:
-        """Wait for exchange ``name``, then ``overhead`` s of a waiting host; do nothing if not started."""
+        """Wait for exchange ``name``, if started, then ``overhead`` s in which its host delays the GPU."""
         done = self._done.pop(name, None)
         if done is not None:
             waits = max(0.0, done - self._now) + overhead
@@ -79,7 +79,7 @@ class StepTimeline:
 
 
 def steady_step(step: Callable[[StepTimeline], None], host: float = 0.0) -> StepTimes:
-    """Return the times of a step in a long run, where an exchange may extend into the next step."""
+    """Return the times of a ``step`` in a long run, whose exchanges may extend into the next step."""
     timeline = StepTimeline(host)
     for _ in range(3):
         step(timeline)

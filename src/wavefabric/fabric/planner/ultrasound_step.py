@@ -128,9 +128,9 @@ class UltrasoundStep:
 
     @cached_property
     def _axes(self) -> tuple[int, int, int]:
-        """Return transform lengths: of the block for local bases and one rank, else of the whole grid.
+        """Return transform lengths along x, y, z: a block's for local bases or one rank, else the grid's.
 
-        Columns of a plane (2-D grid) are transformed like columns along z.
+        Columns of a 2-D grid are transformed like columns along z.
         """
         if self.partition.options.kind == "local" or self.partition.ranks == 1:
             x, y, z = self.size
@@ -156,7 +156,7 @@ class UltrasoundStep:
         return step
 
     def _pack(self, fields: float) -> float:
-        """Return the seconds to pack or unpack ``fields`` fields; of spectra the kept part is copied too."""
+        """Return the s to pack or unpack ``fields`` fields; a rank's own part of spectra is copied too."""
         moved = self._sent * fields * self.item
         if self.partition.options.kind == "local":
             return self.rates.pack(moved, "points" if self.partition.grid[0] > 1 else "planes")
@@ -213,9 +213,9 @@ class UltrasoundStep:
         advance(kind(self, t), self.medium.laplacians)
 
     def forward_y(self, t: StepTimeline, fields: int) -> None:
-        """Add the y transforms to ``t``: of planes without overlaps, then, after the exchange, of the others.
+        """Add the y transforms to ``t``: planes without overlaps before the overlaps arrive, others after.
 
-        Rows of overlaps are transformed along x again once they are received.
+        Received overlaps are first transformed along x again.
         """
         part, (x, y, _) = self._busiest, self.partition.grid
         early = part.owned_size[2] / part.size[2] if x == y == 1 else 0.0

@@ -26,7 +26,7 @@ def nvlink(sm: int) -> float:
 
 
 def xgmi(gcn: str) -> float:
-    """Return the B/s of an xGMI link: ``gcn`` is gfx942 (MI300X), 910 (gfx90a, MI200), 908, …."""
+    """Return the B/s of an xGMI link; ``gcn``: architecture gfx942 (MI300X), 910 (gfx90a, MI200), 908, …."""
     name = {"910": "gfx90a"}.get(gcn, gcn if gcn.startswith("gfx") else f"gfx{gcn}")
     return next((speed for start, speed in _XGMI if name.startswith(start)), 24e9)
 

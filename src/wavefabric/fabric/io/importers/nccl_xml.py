@@ -36,19 +36,22 @@ def read_nccl_xml(
     nvlinks: int | None = None,
     sm: int | None = None,
 ) -> Fabric:
-    """Read a topology file of NCCL or RCCL (a `Path`, or text without any ``<``), or its text, as a fabric.
+    """Read a topology file of NCCL or RCCL as a fabric.
 
-    The file does not contain ``alpha``, in s: by default 0.7 us with NVLinks or xGMI links, else 10 us. For a
-    file without NVLinks, ``nvlinks`` is the number from each GPU to NVSwitches, and ``sm`` the compute
-    capability of the GPUs times ten, which sets the bandwidth of NVLinks; by default as in the file, or 80.
+    ``source`` is a path, or the text of a file, which contains a ``<``. ``alpha`` in s is not in the file; by
+    default it is 0.7 us with NVLinks or xGMI links, else 10 us. For a file without NVLinks, ``nvlinks`` is
+    the number from each GPU to NVSwitches. Then ``sm``, the compute capability of the GPUs times ten, sets
+    the bandwidth of an NVLink; by default it is that in the file, or 80.
 
-    Rank r is the GPU of NCCL's rank r; without ranks GPUs are sorted by host and bus id. Switches are CPUs
-    (one per NUMA node), PCIe bridges, NVSwitches as one node per host (one for all if they are not seen as
-    PCI devices, as with NVLink between hosts), and, with several hosts, network adapters and one ``network``
-    that joins them all. Links that lead to no GPU are left out. Bandwidths are derived as in NCCL and RCCL
-    (see `importers.bandwidths`). The description tells if the file names no direct links between GPUs; files
-    for virtual machines may name only PCI devices. Raises `InputError` with a one-line message: element and
-    attribute, value given, allowed values.
+    Rank r is the GPU of NCCL's rank r. In a file without ranks GPUs are sorted by host and bus id. Switches
+    of the fabric are CPUs (one per NUMA node), PCIe bridges and NVSwitches. The NVSwitches of a host are one
+    node, as are those of all hosts if they are not seen as PCI devices, as with NVLink between hosts. With
+    several hosts, network adapters and one ``network`` that joins them all are switches too. Links that lead
+    to no GPU are left out.
+
+    Bandwidths are derived as in NCCL and RCCL (see `importers.bandwidths`). The description tells if the file
+    names no direct links between GPUs; files for virtual machines may name only PCI devices. Raises
+    `InputError` with a one-line message: element and attribute, value given, allowed values.
     """
     if isinstance(source, str) and source.strip() and "<" not in source:
         source = Path(source)

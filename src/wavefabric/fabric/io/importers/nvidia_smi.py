@@ -32,18 +32,21 @@ def read_topo(
 ) -> Fabric:
     """Return the fabric shown by a table of ``nvidia-smi topo -m``, given as text or as a file (a `Path`).
 
-    NV# are NVLinks; the rest is a tree with the classes of the table: PIX joins GPUs by one PCIe switch, PXB
-    by a tree of switches, PHB by a host bridge, NODE by a CPU; CPUs are joined in pairs (SYS). The table
-    hides the PCIe class of a pair with NVLink: there the NUMA affinity tells the CPUs.
+    NV# in the table are # NVLinks. The other classes form a tree: PIX joins GPUs by one PCIe switch, PXB by a
+    tree of switches, PHB by a host bridge, NODE by a CPU; CPUs are joined in pairs (SYS). For a pair with
+    NVLinks the table does not show the PCIe class; there the NUMA affinity tells the CPUs.
 
     ``sm`` is the compute capability times ten (70: V100, 80: A100, 86: A40, 90: H100, 100: B200), which sets
-    all bandwidths that are not given. By default it is inferred from the NVLinks of a GPU (18: 90, 12: 80, 6:
-    70, 4: 86); a table with other numbers is refused without ``sm``. Bandwidths are in B/s: per NVLink and
-    direction (by default as NCCL assumes), per PCIe link (12, 24 or 48 GB/s for GPUs before 8.0, of 8.x and
-    from 9.0), between sockets, and between host bridges of a socket (16 GB/s). ``nvswitch``: whether NVLinks
-    end at NVSwitches rather than at the other GPU; by default if the numbers in any GPU's row exceed its
-    total (18 for 9.0, 12 for 8.0, 6 for 7.0). ``alpha``: s; 0.7 us with NVLinks, else 10 us. Raises
-    `InputError` with a one-line message; also if the classes contradict one another.
+    all bandwidths that are not given. By default it is inferred from the number of NVLinks of a GPU (18: 90,
+    12: 80, 6: 70, 4: 86); a table with another number is refused without ``sm``. Bandwidths are in B/s:
+    ``nvlink_bandwidth`` per NVLink and direction (by default as NCCL assumes), ``pcie_bandwidth`` per PCIe
+    link (12, 24 or 48 GB/s for GPUs before 8.0, of 8.x and from 9.0), ``socket_bandwidth`` between sockets,
+    and between host bridges of a socket (16 GB/s).
+
+    ``nvswitch``: whether NVLinks end at NVSwitches rather than at the other GPU. By default they do if the
+    numbers in any GPU's row add up to more NVLinks than a GPU has (18 for 9.0, 12 for 8.0, 6 for 7.0).
+    ``alpha``: latency in s, by default 0.7 us with NVLinks, else 10 us. Raises `InputError` with a one-line
+    message; also if the classes contradict one another.
     """
     table = parse(bandwidths.source_text(source, "nvidia-smi topo -m"))
     _check(table)
@@ -111,7 +114,7 @@ def _capability(counts: list[list[int]], sm: int | None) -> int:
 def _nvlinks(
     table: GpuTopology, counts: list[list[int]], sm: int, nvswitch: bool | None, each: float
 ) -> list[tuple]:
-    """Return NVLinks (node, node, B/s, kind): between GPUs, or to one switch per set of connected GPUs."""
+    """Return NVLinks (node, node, B/s, kind) between GPUs, or from each set of connected GPUs to a switch."""
     most = _most_nvlinks(sm)
     if nvswitch is None:
         nvswitch = any(sum(row) > most for row in counts)

@@ -43,10 +43,12 @@ def plan_reconfiguration(
 ) -> ReconfigurationPlan:
     """Choose when to set up circuits so that set-ups and transfers take the least time in total.
 
-    If not ``best``, the fastest single topology (set of circuits) is used. Topologies: of each round, of runs
-    of different rounds together, a ring one way and both ways, the grid, and r to r + 2^k, if ports and
-    waveguides suffice. Wavelengths are switched together, or in `PLANES`. A set-up takes `reconfiguration`
-    and `synchronisation`, a hop `alpha`. For ``planning`` see `plan_circuits`.
+    A topology is a set of circuits that are up together. If not ``best``, the fastest single one is used
+    throughout. Those of the following are tried for which ports and waveguides suffice: the circuits of each
+    round, and of several successive rounds together; a ring one way, and both ways; the grid of tiles; and
+    circuits from each rank r to r + 2^k for all k. All wavelengths are switched together, or in `PLANES` that
+    are switched separately. A set-up takes `reconfiguration` and `synchronisation`, each hop of the data
+    `alpha`. For ``planning`` see `plan_circuits`.
     """
     problems = []
     for problem, numbers, plane in _problems(schedule, fabric, tuple(sorted(planning.items()))):
@@ -77,7 +79,10 @@ def plan_reconfiguration(
 
 @lru_cache(maxsize=4)
 def _problems(schedule: Schedule, fabric: PhotonicFabric, planning: tuple) -> list[tuple]:
-    """Return, per number of planes, a problem with 1-byte elements, its rounds and parts, and one plane."""
+    """Return, per number of planes: the problem to search, its (round, part) pairs, and one plane's fabric.
+
+    The problem is for elements of one byte.
+    """
     t, problems, limits = schedule.transfers, [], ("lasers", "ports", "waveguides", "fibres")
     key = t["src"].astype(np.int64) * fabric.ranks + t["dst"]
     for planes in (each for each in PLANES if each <= max(1, min(getattr(fabric, n) for n in limits))):
@@ -106,7 +111,7 @@ def _topology(name: str, bundles: tuple[Bundle, ...], plane: PhotonicFabric) -> 
 
 
 def _more(ranks: int, plane: PhotonicFabric, own: list[Topology], planning: dict[str, Any]) -> list[Topology]:
-    """Return topologies to try besides the rounds' own (``own``), if the circuits of each fit at once."""
+    """Return topologies to try besides the rounds' own (``own``): those whose circuits all fit at once."""
     pairs, ring = {}, [(i, (i + 1) % ranks) for i in range(ranks)]
     for i, j in combinations(range(len(own)), 2):
         if len(own) <= 8 or j - i == len(own) - 1:  # with many rounds, only all of them together
@@ -125,7 +130,7 @@ def _more(ranks: int, plane: PhotonicFabric, own: list[Topology], planning: dict
 
 
 def _circuits(problem: CircuitProblem, steps: tuple, fabric: PhotonicFabric, plane: PhotonicFabric):
-    """Yield (circuit, begin of set-up, removal in s) of all planes, numbered as in the whole ``fabric``."""
+    """Yield (circuit, begin of set-up, removal in s), with wavelengths numbered as in all of ``fabric``."""
     for j in range(problem.planes):
         up, end = {}, 0.0
         for step in [*(step for step in steps if j in step.planes), None]:

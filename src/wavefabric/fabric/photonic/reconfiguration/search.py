@@ -30,10 +30,10 @@ class RoundDemand(NamedTuple):
 
 
 def carry(topology: Topology, demand: RoundDemand) -> tuple[list[list[int]], int, np.ndarray]:
-    """Route a round over a topology; return each pair's links, the most hops, and seconds per link.
+    """Route a round's data over a topology; return each pair's links, the most hops, and s per link.
 
-    Routes are shortest, each over the links least busy so far. Seconds are for ``demand.scale`` 1 (no route:
-    inf).
+    A route is a shortest one that prefers the links least busy so far. The s for which each link is busy are
+    for ``demand.scale`` 1, and infinite if a pair has no route.
     """
     (src, dst), ends = demand.pairs.T, topology.ends.tolist()
     graph = csr_array((np.ones(len(ends)), tuple(topology.ends.T)), shape=(topology.nodes,) * 2)
@@ -56,9 +56,9 @@ def carry(topology: Topology, demand: RoundDemand) -> tuple[list[list[int]], int
 class CircuitProblem:
     """Holds rounds in order, and topologies that may carry them; no circuits are up at the beginning.
 
-    The wavelengths are divided into equal ``planes`` with separate waveguides. Each plane has one topology
-    and is switched separately; new links are up ``set_up`` s later. A round takes its data's time and ``hop``
-    s a hop.
+    The wavelengths are divided into equal ``planes`` with separate waveguides. Each plane has one topology at
+    a time and is switched by itself; new links are up ``set_up`` s later. A round takes the transfer time of
+    its data, and ``hop`` s for each hop of its longest route.
     """
 
     topologies: tuple[Topology, ...]
@@ -90,7 +90,7 @@ class CircuitProblem:
         return self.hop * hops + seconds.max() * self.demands[number].scale / self.planes
 
     def lower_bound(self) -> float:
-        """Return the least total time in s: one set-up, a hop per round, the data of the busiest node."""
+        """Return a lower bound on the total s: a set-up, a hop per round, data of the busiest nodes."""
         data = (max(np.bincount(e, d.amount).max() for e in d.pairs.T) * d.scale for d in self.demands)
         return self.set_up + self.hop * len(self.demands) + sum(data) / self.node_speed
 
@@ -114,12 +114,15 @@ _State = tuple[float, tuple[tuple[int, float], ...], tuple[CircuitStep, ...]]
 def shortest(problem: CircuitProblem, most: float = np.inf, keep: int = 64) -> tuple[float, tuple, float]:
     """Return the least time in s of all rounds (infinite from ``most`` on), its steps, and a lower bound.
 
-    Rounds follow one another. Each selects a topology and some planes, which are switched to it as soon as
-    their last use ends. The data of a link are divided over these planes so that all end together. Links that
-    stay up in all of these planes work during the switching, if nothing is forwarded.
+    Rounds follow one another. Each uses one topology in some of the planes, which are switched to it as soon
+    as their last use ends. The data of a link are divided over these planes so that all end together. Links
+    that stay up in all of these planes carry data during the switching, if no data are forwarded over several
+    hops.
 
-    After each round a state is dropped if another has the same topologies and is as early in all times, or
-    ends a set-up earlier (and can then get the same topologies). Of several planes' states ``keep`` remain.
+    The search keeps states after each round. A state is dropped if another has the same topologies and is as
+    early in all times. It is also dropped if another ends earlier by a set-up, and can thus get the same
+    topologies in time. With several planes only the ``keep`` earliest states remain, so the result may not be
+    the least.
     """
     rounds, topologies = range(len(problem.demands)), range(len(problem.topologies))
     quickest = [min(problem.time(r, c) for c in topologies) for r in rounds]
@@ -155,7 +158,7 @@ def _after(problem: CircuitProblem, number: int, state: _State, most: float) -> 
 
 
 def _step(problem: CircuitProblem, number: int, state: _State, topology: int, chosen: tuple):
-    """Return the step of a round over a topology in planes ``chosen``; None if a plane is up too late."""
+    """Return the step of a round over a topology in planes ``chosen``; None if one is ready too late."""
     _, hops, seconds = problem.carried(number, topology)
     now, planes, seconds = state[0], [state[1][j] for j in chosen], seconds * problem.demands[number].scale
     news = [problem.new_links(held, topology) for held, _ in planes]

@@ -16,9 +16,9 @@ _MOST_TILES = 1024
 
 
 def overlap_bound(fabric: PhotonicFabric, pairs: Sequence[Pair] | np.ndarray) -> int:
-    """Return a lower bound on the routes on the busiest edge, in one direction, for any one route per pair.
+    """Return a lower bound on the number of routes over the busiest edge, however each pair is routed.
 
-    The bound is the maximum over rectangles of ⌈pairs that leave (or enter) / edges of the rim⌉, or 0.
+    It is the largest ⌈pairs that leave (or enter) a rectangle of tiles / edges of its rim in that direction⌉.
     """
     if not len(pairs):
         return 0
@@ -31,8 +31,8 @@ def parts_bound(
 ) -> int:
     """Return a lower bound on the number of parts into which a round must be split; 0 without pairs.
 
-    The bound is the maximum over rectangles of ⌈Σ wavelengths that cross the rim / (lasers × waveguides of
-    the rim)⌉; ``wavelengths``: the smallest number that serves each pair.
+    It is the largest, over rectangles of tiles, of ⌈wavelengths of the pairs that cross the rim / (lasers ×
+    waveguides of the rim)⌉. ``wavelengths``: the smallest number that serves each pair.
     """
     if not len(pairs):
         return 0
@@ -46,9 +46,9 @@ def parts_bound(
 
 @lru_cache(maxsize=256)  # planning, routing and checking use the same round
 def _tightest(fabric: PhotonicFabric, ends: bytes, weights: bytes) -> tuple[tuple[int, int], tuple[int, int]]:
-    """Return the largest weight that crosses a rim per edge, and per waveguide, each as two integers.
+    """Return the largest (weight of pairs that cross a rim, edges), and the same for (weight, waveguides).
 
-    Without ``weights`` each pair has weight 1.
+    Largest means the largest quotient. Without ``weights`` each pair has weight 1.
     """
     rows, columns = fabric.rows, fabric.columns
     pairs = np.frombuffer(ends, np.int64).reshape(-1, 2)
@@ -69,9 +69,9 @@ def _tightest(fabric: PhotonicFabric, ends: bytes, weights: bytes) -> tuple[tupl
 
 @lru_cache(maxsize=4)
 def _rims(fabric: PhotonicFabric) -> tuple[np.ndarray, np.ndarray]:
-    """Return the number of edges, and of waveguides, of the rim of each compared rectangle; at least 1.
+    """Return how many edges, and waveguides, the rim of each compared rectangle of tiles has; at least 1.
 
-    The order is that of `_crossing`; on large grids: bands of rows, bands of columns, tiles.
+    Rectangles are in the order of `_crossing`, or on large grids: bands of rows, bands of columns, tiles.
     """
     rows, columns = fabric.rows, fabric.columns
     capacity = tile_grid(fabric).capacity
@@ -101,9 +101,10 @@ def _rim(down: np.ndarray, right: np.ndarray) -> np.ndarray:
 
 
 def _crossing(row: np.ndarray, column: np.ndarray, weight: np.ndarray, rows: int, columns: int) -> np.ndarray:
-    """Return the larger of the weights of pairs that leave, and that enter, each rectangle.
+    """Return, for each rectangle, the weight of the pairs that leave it, or that enter it if that is larger.
 
-    Shape (intervals of columns, of rows). ``row``, ``column``: of sources and destinations, (pairs, 2).
+    Its shape is (intervals of columns, intervals of rows). ``row`` and ``column`` have the shape (pairs, 2),
+    for the source and the destination of each pair.
     """
     # 32-bit sums are twice as fast.
     kind = np.int32 if weight.sum() < 2**30 else np.int64
@@ -133,7 +134,7 @@ def _intervals(n: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _number(ends: np.ndarray, n: int) -> np.ndarray:
-    """Return the index of each interval of 0, …, n − 1; ``ends``: first and last member, shape (…, 2)."""
+    """Return the index of intervals among all of 0, …, n − 1; ``ends``: first and last member, (…, 2)."""
     more = ends[..., 1] - ends[..., 0]
     return more * n - more * (more - 1) // 2 + ends[..., 0]
 

@@ -13,10 +13,10 @@ from wavefabric.fabric.photonic.tile_grid import Route, TileGrid, check_pairs, t
 def k_shortest(fabric: PhotonicFabric, src: int, dst: int, k: int) -> list[Route]:
     """Return up to ``k`` simple paths from ``src`` to ``dst``, shortest first, ties in Yen's order.
 
-    Each known path is left at each of its tiles in turn: the shortest continuation that avoids the tiles
-    before, and the edges that known paths with the same beginning took next, is a candidate. As a path shares
-    its beginning with the path it was split from, tiles before the split need not be tried again (Lawler
-    1972, doi:10.1287/mnsc.18.7.401). On grids this is several times as fast as
+    New candidates branch off each known path, at each of its tiles in turn. A candidate continues by the
+    shortest way that avoids the tiles passed before, and the edges by which known paths with the same
+    beginning leave the tile. Tiles before the one at which a path itself branched off need not be tried again
+    (Lawler 1972, doi:10.1287/mnsc.18.7.401). On grids this is several times as fast as
     `networkx.shortest_simple_paths`, since the distance to the destination is known.
 
     Examples
@@ -53,10 +53,10 @@ def k_shortest(fabric: PhotonicFabric, src: int, dst: int, k: int) -> list[Route
 def _shortest(
     g: TileGrid, away: list[int], src: int, dst: int, tiles: Collection[int], first: Collection[int]
 ) -> Route:
-    """Return a shortest path that avoids ``tiles``, and a step from ``src`` to one of ``first``; else ().
+    """Return a shortest path that avoids ``tiles`` and, as the first step, ``first``; () if there is none.
 
-    The search is A* with the distance on the whole grid, ``away``: every step brings the path nearer, or
-    makes it two longer, so two stacks serve as the queue.
+    The search is A* with the distances to ``dst`` on the whole grid, ``away``: every step brings the path
+    nearer to ``dst``, or makes it two longer, so two stacks serve as the queue.
     """
     parent: dict[int, int] = {}
     done = set(tiles)

@@ -54,7 +54,7 @@ def ripup(
 
 
 def _relieve(g: TileGrid, pairs, routes, edges, load, target: int, rng, left: int) -> int:
-    """Reroute ``routes`` until no edge has more than ``target``; return how many searches are left."""
+    """Reroute ``routes`` until no edge has more than ``target``; return how many of ``left`` tries remain."""
     history = np.zeros(load.size)
     for _ in range(_PASSES):
         over = load > target
