@@ -117,14 +117,9 @@ def _command(words: list[str], invocation: Invocation) -> None:
 def main(argv: list[str] | None = None, program: Sequence[str] = ()) -> None:
     """Run the command and exit: 0, 2 for bad input (one line on stderr), 130 for Ctrl-C, 143 for SIGTERM.
 
-    Several ranks exit together: one rank prints the message, and ranks that keep running are stopped.
-
-    Parameters
-    ----------
-    argv : list of str, optional
-        Arguments after the command's name; by default those of the process.
-    program : sequence of str, optional
-        Program, without arguments, that ranks are started with; by default this command.
+    ``argv``: arguments after the command's name, by default those of the process. ``program``: program,
+    without arguments, that ranks are started with, by default this command. Several ranks exit together: one
+    rank prints the message, and ranks that keep running are stopped.
     """
     gc.set_threshold(100_000)  # imports make many objects and no garbage
     words = list(sys.argv[1:] if argv is None else argv)

@@ -34,8 +34,9 @@ def descend(
 ) -> tuple[np.ndarray, Any, int]:
     """Minimise ``value_of(assignment)`` by descent; return (assignment, its value, number of evaluations).
 
-    ``changed(assignment, *change)``, for each of the endless ``changes``, is kept if its value is lower.
-    The search ends after ``idle`` consecutive changes without a lower value, or after ``most`` evaluations.
+    ``changes`` yields arguments without end. Each makes a trial, ``changed(assignment, *change)``, which is
+    kept if its value is lower. The search ends after ``idle`` consecutive trials without a lower value, or
+    after ``most`` evaluations.
     """
     value, valued, since = value_of(assignment), 1, 0
     for change in changes:

@@ -51,7 +51,10 @@ class Candidates:
     left_out: dict[str, str]
 
     def without(self, failures: Mapping[Choice, str]) -> "Candidates":
-        """Return a copy with ``failures`` moved to `left_out`; by algorithm if all its choices failed."""
+        """Return a copy in which the choices that are keys of ``failures`` are left out, with these reasons.
+
+        If all choices of an algorithm failed, `left_out` names only the algorithm.
+        """
         choices = tuple(choice for choice in self.choices if choice not in failures)
         names = {choice.algorithm for choice in choices}
         failed = {str(c) if c.algorithm in names else c.algorithm: why for c, why in failures.items()}
@@ -79,7 +82,8 @@ def candidates(
 
     ``switches``: the reason to exclude algorithms that need multicasts and reductions by a switch; None to
     include them. ``grids``, such as (nodes, GPUs per node), are tried before all other two-axis grids;
-    ``pieces`` are tried for pipelined algorithms. From `MANY` ranks on: one grid and `FEW` radices.
+    ``pieces`` are tried for pipelined algorithms. With `MANY` ranks or more only the first grid and the `FEW`
+    smallest radices are tried.
 
     Examples
     --------
@@ -121,7 +125,7 @@ def candidates(
 
 
 def _radices(algorithm: str, count: int) -> list[int]:
-    """Return the radices to try for ``count`` ranks or nodes; if several give equal groups, the smallest."""
+    """Return the radices to try for ``count`` ranks or nodes, the smallest of those with equal groups."""
     every = [
         n for n in range(2, count + 1) if n & (n - 1) == 0 or n == count or (count % n == 0 and n < 32)
     ] or [2]

@@ -99,7 +99,11 @@ def _laid_out(collective: str, ranks: int, counts: np.ndarray, pieces: int, root
 
 
 def _positions(at: int, ranks: int, chunks: int, pieces: int, root: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return rank and index of every chunk of an array that lies as ``at`` says, empty chunks included."""
+    """Return the rank and the index of every chunk of an array, empty chunks included.
+
+    ``at`` says where the chunks lie: all of them on each rank (`_EACH`), on rank r the ``pieces`` chunks of
+    its part (`_PART`), or all of them on ``root`` (`_ROOT`).
+    """
     chunk = np.arange(chunks)
     if at == _EACH:
         return np.repeat(np.arange(ranks), chunks), np.tile(chunk, ranks)
@@ -115,9 +119,10 @@ def _split(elements: int, parts: int) -> np.ndarray:
 class Operation:
     """Describes the collective operation that a schedule performs: one of `COLLECTIVES`, or ``"custom"``.
 
-    ``root``: root rank of a broadcast, reduce, gather or scatter, else None. ``before``, ``after``: index of
-    the buffer with the data of `pre`, of `post`; −1 for a custom operation, which may use several.
-    ``counts``: elements of each chunk of the whole array (see `layout`), or of each item if custom.
+    ``root``: root rank of a broadcast, reduce, gather or scatter, else None. ``before``: index of the buffer
+    that has the data of `pre`; ``after``: index of the buffer that has those of `post`. Both are −1 for a
+    custom operation, which may use several. ``counts``: elements of each chunk of the whole array (see
+    `layout`), or of each item if custom.
     """
 
     collective: str
@@ -128,7 +133,7 @@ class Operation:
 
     @property
     def in_place(self) -> bool:
-        """Whether the data use the buffers of `layout`: buffer 0 only, or 0 before and 1 after all-to-all."""
+        """Whether the data lie in the buffers of `layout`: in buffer 0, after an all-to-all in buffer 1."""
         return (self.before, self.after) == (0, int(self.collective == "all-to-all"))
 
 
@@ -172,7 +177,8 @@ def _array(
 ) -> tuple[int, np.ndarray] | None:
     """Return the root and the elements of each chunk if `pre` and `post` match ``collective``; else None.
 
-    With ``compact`` each rank's part lies at its buffer's beginning. ``buffers``: of pre, of post.
+    ``buffers``: the buffer of `pre` and the buffer of `post`. A rank's part of the array lies at the
+    beginning of its buffer if ``compact``, else at its position in the array.
     """
     n, where, ends, root = schedule.ranks, _WHERE[collective], (schedule.pre, schedule.post), 0
     if _ROOT in where:

@@ -27,7 +27,11 @@ def levels(schedule: Schedule) -> np.ndarray:
 
 
 def spaced_levels(schedule: Schedule, apart: int) -> np.ndarray:
-    """Return `levels` in multiples of ``apart``; transfers within a rank take the next integer instead."""
+    """Return levels as `levels` does, but with transfers between ranks at multiples of ``apart`` only.
+
+    A transfer between ranks has the next multiple of ``apart`` above the levels that it depends on, a
+    transfer within a rank the next integer.
+    """
     checked_structure(schedule)
     m = moves(schedule)
     src, dst = m.src, m.dst
@@ -58,7 +62,8 @@ def spaced_levels(schedule: Schedule, apart: int) -> np.ndarray:
 def dependencies(schedule: Schedule) -> tuple[np.ndarray, np.ndarray]:
     """Return two arrays (first, second): transfer second[i] must wait for transfer first[i], as in `levels`.
 
-    Pairs are sorted, without pairs that others of a chunk imply; operations of a switch are their first rows.
+    Pairs are sorted; a pair that follows from other pairs of the same chunk is left out. The first transfer
+    of an operation of a switch stands for the operation.
 
     Examples
     --------

@@ -55,8 +55,8 @@ def moves(schedule: Schedule) -> Moves:
 class Units:
     """Groups transfers into units: a unit is one transfer, or all rows of an operation of a switch.
 
-    ``first``: the first transfer of each unit, then the number of transfers, (units + 1,). ``of``: the unit
-    of each transfer. ``switched``: whether a switch performs the unit; ``sums``: whether it is a reduction.
+    ``first``: index of the first transfer of each unit, and at the end the number of transfers. ``of``: the
+    unit of each transfer. ``switched``: whether it is an operation of a switch; ``sums``: a reduction.
     """
 
     first: np.ndarray
@@ -66,7 +66,7 @@ class Units:
 
     @property
     def numbers(self) -> np.ndarray:
-        """Return for each transfer a number, above 0, of its operation of a switch; 0 without a switch."""
+        """Return a number above 0 for each transfer by a switch, equal within an operation; 0 for others."""
         return np.where(self.switched[self.of], self.of + 1, 0)
 
     @property

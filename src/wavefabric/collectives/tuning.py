@@ -62,7 +62,7 @@ class TunedSize:
 
 @dataclass(frozen=True)
 class TunedCollective:
-    """Holds a collective's tuned sizes, ascending; ``transport``: measured one, None if predicted."""
+    """Holds a collective's tuned sizes, ascending, and the measured transport (None: only predicted)."""
 
     collective: str
     sizes: tuple[TunedSize, ...]
@@ -167,10 +167,7 @@ def load_tuning(path: str | Path) -> Tuning:
 
 
 def save_tuning(path: str | Path, tuning: Tuning, force: bool = False) -> Path:
-    """Write a tuning to a JSON file atomically.
-
-    `InputError` if the file exists (without ``force``), is a folder, or cannot be written.
-    """
+    """Write a tuning to a JSON file atomically; `InputError` if it cannot, or exists without ``force``."""
     return write_text(path, tuning_to_json(tuning), "tuning", force)
 
 
@@ -212,7 +209,10 @@ def _written(choice: Choice) -> dict[str, Any]:
 
 
 def _read_size(row: dict[str, Any]) -> TunedSize:
-    """Return a size of a tuning file as `TunedSize`, its choice first, with times from ``candidates``."""
+    """Return the row of a tuning file for one size as `TunedSize`, with the choice first.
+
+    The choice has the times of the same candidate if it is listed, else those of the row.
+    """
 
     def timed(choice: dict[str, Any], times: dict[str, Any]) -> TimedChoice:
         known = Choice(**{key: choice[key] for key in row["choice"]})

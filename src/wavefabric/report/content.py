@@ -59,10 +59,11 @@ class Content:
 def run_tiles(
     plan: Mapping[str, float], seconds: tuple[float, float], steps: int, nbytes: float, where: str
 ) -> list[Tile]:
-    """Return tiles with ``seconds``, per step and in total, and ``nbytes``, the memory of the largest rank.
+    """Return the tiles that show a run's time per step and its memory, beside what the plan predicted.
 
-    ``nbytes`` is 0 if unknown. ``plan`` has predictions, ``step`` (s) and ``bytes``, if the measured step
-    includes no compilation, and the measured memory is a GPU's.
+    ``seconds``: time per step and in total. ``nbytes``: memory of the largest rank, 0 if unknown; ``where``:
+    a note on it. ``plan`` has the predictions: ``step`` in s, which is left out if the measured steps include
+    compilation, and ``bytes``, which is left out unless the memory is a GPU's.
     """
     note = f"{time_words(seconds[1])} in all, {steps} steps"
     step, memory = time_words(seconds[0]), binary_bytes(nbytes) if nbytes > 0 else "not recorded"
@@ -73,7 +74,7 @@ def run_tiles(
 
 
 def _beside(measured: float, expected: float, words: Callable[[float], str]) -> str:
-    """Return a prediction as text, and how much more or less was measured."""
+    """Return a prediction as text, and by what percentage the measured value differs; "" if there is none."""
     if not expected > 0 or not measured > 0:
         return words(expected) if expected > 0 else ""
     more = measured / expected - 1
@@ -82,14 +83,17 @@ def _beside(measured: float, expected: float, words: Callable[[float], str]) -> 
 
 
 def where_words(attributes: Mapping[str, Any], ranks: int, how: Any) -> str:
-    """Return a note on whose memory a tile shows: the device's or the largest rank's, then with ``how``."""
+    """Return a note on the memory that a tile shows: the device, and of several ranks that it is the most.
+
+    ``how``: for several ranks, their transport or the decomposition of the grid, which ends the note.
+    """
     device = attributes.get("device") or "cpu"
     words = f"on {attributes.get('cpu', device) if device == 'cpu' else device}"
     return f"the most of {ranks} ranks {words}, {how}" if ranks > 1 else words
 
 
 def plan_of(attributes: Mapping[str, Any]) -> dict[str, float]:
-    """Return the plan in a result's attributes: seconds per step by part, and bytes; {} if none or bad."""
+    """Return a result's predictions: s per step by part, and ``bytes``; {} if there are no valid ones."""
     try:
         plan = json.loads(str(attributes.get("plan") or "{}"))
         known = {**plan.get("seconds", {}), "bytes": plan.get("bytes", 0)}

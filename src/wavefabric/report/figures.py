@@ -52,7 +52,11 @@ class PlotAxis:
             return np.log(values) / math.log(self.log) if self.log else np.asarray(values, float)
 
     def scale(self, values: np.ndarray, first: float, last: float, pad: float = 0.0) -> tuple[Any, list[Any]]:
-        """Return a map from linear values to positions ``first`` … ``last``, and ticks: (position, text)."""
+        """Return a function from linear values to positions on the page, and the ticks as (position, text).
+
+        The smallest of ``values`` is near position ``first``, the largest near ``last``, with a margin of
+        ``pad`` times their range.
+        """
         low, high = float(values.min()), float(values.max())
         pad = pad * (high - low) if high - low > 1e-9 * max(abs(low), abs(high)) else 0.1 * abs(high) or 0.5
         low, high = low - pad, high + pad
@@ -71,9 +75,10 @@ class PlotAxis:
 def plot(
     title: str, lines: Mapping[str, Any], x: PlotAxis | str, y: PlotAxis | str, note: str = "", dots: str = ""
 ) -> Markup:
-    """Plot named lines, each (x, y), or points if ``dots`` is ``"dots"``, or ``"fine"`` (on a square).
+    """Plot named lines, each (x, y).
 
-    Values that are not finite are gaps; without a finite value the result is empty.
+    With ``dots`` ``"dots"`` points are drawn instead of lines, with ``"fine"`` small points on a square that
+    is centred at 0. Values that are not finite are gaps; without a finite value the result is empty.
     """
     x, y = (PlotAxis(axis) if isinstance(axis, str) else axis for axis in (x, y))
     made = {name: np.stack([x.linear(a), y.linear(b)]) for name, (a, b) in lines.items()}
@@ -141,10 +146,11 @@ def slices(
     cuts: Mapping[int, int],
     colours: Mapping[str, Any],
 ) -> Markup:
-    """Return canvases that show slices of ``values``, finite and added to the arrays of ``content``.
+    """Return canvases that show slices of an array, which is added to the arrays of ``content``.
 
-    ``axes``: name, first coordinate, step and unit of each axis; ``cuts``: axes across which there are
-    slices, with the index shown first; empty for a plane. ``colours``: cmap, vmin, vmax, unit and note.
+    ``values`` must be finite. ``axes``: name, first coordinate, step and unit of each axis. ``cuts``: axes
+    across which there are slices, each with the index shown first; empty for a plane. ``colours``: cmap,
+    vmin, vmax, unit and note.
     """
     name, low, high = f"array{len(content.arrays)}", float(colours["vmin"]), float(colours["vmax"])
     scaled = ((values - low) * (255 / ((high - low) or 1))).round().clip(0, 255).astype(np.uint8)

@@ -63,7 +63,7 @@ def ultrasound_content(file: RecordedFile) -> Content:
 
 
 def _cost(file: RecordedFile, attrs: dict[str, Any]) -> tuple[dict[str, float], int, float, float, str]:
-    """Return s by phase, steps, s per steady step, bytes of the largest rank, and a note on the memory."""
+    """Return seconds by phase, steps, s per steady step, bytes of the largest rank, a note on the memory."""
     if "cost" not in file:
         seconds = {name: _number(attrs.get(key)) for key, name in PHASES.items()}
         steady, gpu = (_number(attrs.get(k)) for k in ("time_step_execution_time", "gpu_memory_in_use"))
@@ -134,7 +134,7 @@ def _field(content: Content, item: RecordedArray, title: str, peaks: list[str]) 
 
 
 def _blocks(item: RecordedArray, block: int) -> np.ndarray:
-    """Return the largest-magnitude value of each block of a field or box, [x, y(, z)], read by planes."""
+    """Return the largest-magnitude value in each block of ``block`` points along each axis: [x, y(, z)]."""
     if len(item.size) == 2:
         return _largest(item.plane(0, 0), block)
     axis = 2 if item.file.steps else 0  # the axis along which the file stores planes

@@ -38,7 +38,10 @@ class Local:
 
 
 def keyword(kind: Any, help: str, default: Any = None, read: Any = None, name: str = "", **more: Any) -> Any:
-    """Return (type, option) of a keyword of ``run``; ``read`` parses the text, ``name`` names the option."""
+    """Return type and command-line option of a keyword argument of a benchmark's ``run``.
+
+    ``read`` parses the option's text; ``name`` is the option's name, if not that of the keyword.
+    """
     return kind, option(help, *[name] * bool(name), default=default, read=read, **more)
 
 

@@ -28,7 +28,10 @@ def result_of(ranks: Ranks, benchmark: str, cases: list[dict[str, Any]], **facts
 
 
 def rows(cases: Iterable[dict[str, Any]], *cells: str) -> list[list[str]]:
-    """Return a table row per case, a cell per format such as ``{ms:.3g}``; ``{via}``: transport's name."""
+    """Return a table row per case, with a cell for each format in ``cells``, such as ``{ms:.3g}``.
+
+    ``{via}`` is the name of the case's transport.
+    """
     return [
         [cell.format(**case, via=report.transport_name(case.get("transport", ""))) for cell in cells]
         for case in cases

@@ -35,10 +35,11 @@ def run(
 ) -> dict[str, Any]:
     """Time exchanges between all ranks, and check the received data; collective.
 
-    Bandwidths are those of nccl-tests (its PERFORMANCE.md); with S bytes from rank to rank, K ranks and a
-    time t they are S/t for ping and ring, 2S/t for halo, and for all-gather and all-to-all KS/t (algbw) and
-    (K − 1)S/t (busbw: what each rank sends, or receives). Sizes are S, multiples of 4; by default 64 KiB to
-    4 MiB on CPUs, to 1 GiB on GPUs. With ``peaks`` rows have ``share``, the fraction of the `peak` on H200.
+    Bandwidths are those of nccl-tests (its PERFORMANCE.md). With S bytes from rank to rank, K ranks and a
+    time t they are S/t for ping and ring, and 2S/t for halo. For all-gather and all-to-all algbw is KS/t, and
+    busbw (what each rank sends, or receives) is (K − 1)S/t. ``sizes`` are values of S, multiples of 4; by
+    default 64 KiB to 4 MiB on CPUs, to 1 GiB on GPUs. With ``peaks`` each row also has ``share``: busbw
+    divided by the `peak` of H200 GPUs.
 
     Returns ``cases``, one per transport and pattern, with ``rows`` (bytes, times in µs, algbw and busbw in
     GB/s of 10⁹ bytes, ``wrong``: elements that were received wrong) and ``latency_us`` (the time of the

@@ -91,7 +91,7 @@ def run(
 
 
 def _job(words: list[str], out: Path, kwave: bool, environment: dict[str, str]) -> dict[str, Any]:
-    """Return the wall time of a command in s, seconds by phase, and ms per steady step, 0 if unknown."""
+    """Run a command; return its wall time in s, seconds by phase, and ms per steady step, 0 if unknown."""
     begun = time.perf_counter()
     done = subprocess.run(
         words, capture_output=True, text=True, errors="replace", env=os.environ | environment

@@ -43,7 +43,10 @@ class KWaveProgram:
     def against(
         self, medium: str, shape: tuple[int, int, int], step: Callable[[], None]
     ) -> dict[str, float | str]:
-        """Return k-Wave's ``ms`` per step, ``ratio`` to our time (median of pairs), ``memory_bytes``, …."""
+        """Return k-Wave's ``ms`` per step, the ``ratio`` of this time to ours, and its ``memory_bytes``.
+
+        ``step`` takes one of our steps. The ratio is the median over pairs of runs, one of each program.
+        """
         ours = timing.milliseconds(self._device, step, 1)[0]
         steps = min(2000, max(20, math.ceil(_SECONDS * 1e3 / ours)))
         with tempfile.TemporaryDirectory() as folder:

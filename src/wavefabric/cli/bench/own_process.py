@@ -42,7 +42,7 @@ class Bare:
         return timing.milliseconds(self._device, self._pair, 1, self._each, self._begin)[0] / 2
 
     def _begin(self) -> None:
-        """Reset the field to small numbers, before the unscaled transforms overflow."""
+        """Set the field to small numbers, so that repeated unscaled transforms do not overflow."""
         x, y, z = self._waves
         self.real[...] = x * x.dtype.type(1e-20)
         self.real *= y[:, None]
@@ -54,9 +54,10 @@ class Bare:
 
 
 def memory(medium: str, shape: Triple, precision: str, device: Device) -> dict[str, float]:
-    """Return the bytes that a run adds at its peak to a process that did the same run on a tiny grid before.
+    """Return the memory that a run adds to a process that has done the same run on a tiny grid before.
 
-    Bytes are resident on a CPU; on a GPU they are in CuPy's pool, which includes work areas of transforms.
+    It is the peak, in bytes and in floating-point numbers per grid point. On a CPU it is resident memory; on
+    a GPU it is CuPy's pool, which includes work areas of transforms.
     """
     size = shape_words(shape)
     words = medium, size, precision, device.name, device.threads

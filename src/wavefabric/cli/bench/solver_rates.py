@@ -80,8 +80,8 @@ def run(
       time per point; for ``y_transform``, ``z_divergence``, ``z_scale`` and ``x_forward`` for one field;
     - ``steps``: whole ultrasound steps, with precision, medium, stages, shape and ``ms``;
     - ``linear``: by precision, pairs of samples per row and time per complex number;
-    - ``kerr``: by precision, operator, form (dense or factored), ``one`` or ``split``, pairs of rows and time
-      per complex number;
+    - ``kerr``: by precision, operator, form (dense or factored), and modes on ``one`` rank or ``split`` among
+      ranks, pairs of rows and time per complex number;
     - ``copy_bytes_per_second``; ``pack_bytes_per_second``: of planes, of 16 points of every row, of spectra;
       ``memory_bytes``; ``launch_seconds`` of a kernel that has nothing to do.
     """
@@ -108,7 +108,7 @@ def run(
 
 
 def grids(lengths: Sequence[int], dtype, points: int) -> list[Triple]:
-    """Return grids of about ``points`` points in which each length occurs once along each axis."""
+    """Return shapes of grids of about ``points`` points; each of ``lengths`` occurs once along each axis."""
     most_x, most_y, most_z = longest_axes(dtype)
     left = [n for n in lengths if n <= most_z]
     shapes = []
@@ -130,7 +130,7 @@ class _Bench:
         self.launch = 0.0 if self.kind == "cpu" else self._launch()
 
     def ms(self, work: Callable[[], Any], each: int = 0) -> float:
-        """Return ms per call, in samples of ``each`` calls, or by default of as many as the clock needs."""
+        """Return ms per call, the least of several samples of ``each`` calls (0: as many as needed)."""
         each = each or calls(self.device, work, _SAMPLE_MS)
         return min(timing.milliseconds(self.device, work, self.repeats, each))
 
@@ -222,7 +222,10 @@ class _Bench:
         return pairs
 
     def kerr(self, precision: str) -> dict[str, Any]:
-        """Return [rows, ps per complex number] by Kerr operator, form, and modes on one rank or split."""
+        """Return pairs of rows and ps per complex number, by Kerr operator, form, and ``one`` or ``split``.
+
+        *One*: all modes are on one rank; *split*: they are split among ranks.
+        """
         dtype, table = _FIELDS[precision], dict[str, Any]()
         cases: Any = itertools.product(_ROWS[self.kind], ("dense", "factored"), ("one", "split"))
         for count, form, cut in cases:

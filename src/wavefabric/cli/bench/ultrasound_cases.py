@@ -100,9 +100,10 @@ def problem(
 
 
 def outline(medium: str, shape: Triple) -> Problem:
-    """Return `problem` with arrays that take no memory, to query what a run needs; tissues have one material.
+    """Return what `problem` does, with arrays that take no memory, to query what a run of it needs.
 
-    Arrays of the heterogeneous medium contain more distinct values than an index of materials can address.
+    Tissues have one material. Arrays of the heterogeneous medium contain more distinct values than an index
+    of materials can address.
     """
     small = problem(medium, (8, 8, min(8, shape[2])), 1)
 
@@ -147,9 +148,10 @@ def with_sources(inputs: Problem, count: int) -> Problem:
 
 
 def _planes(device, shape, dtype, vector: Callable, join: Callable, along, value: Callable) -> np.ndarray:
-    """Return value(join(z, join(y, x))), computed by planes, on a grid of shape (Nz, Ny, Nx).
+    """Return an array of shape (Nz, Ny, Nx), computed plane by plane: value(join(z, join(y, x))).
 
-    x is vector(0 … Nx − 1, Nx), y and z alike; positions on the axis ``along`` start at ½.
+    x is ``vector`` of the positions 0 … Nx − 1 and of the number Nx, and y and z alike. On the axis ``along``
+    the positions start at ½.
     """
     x, y, z = (vector(np.arange(n) + (0.5 if axis == along else 0.0), n) for axis, n in enumerate(shape))
     out, plane = np.empty(shape[::-1], dtype), join(device.asarray(y)[:, None], device.asarray(x))
@@ -176,7 +178,7 @@ def check(
     most: int,
     planes: bool = False,
 ) -> None:
-    """Raise `InputError` for axes not of 8 to ``most`` points, unknown media or precisions, or no repeats.
+    """Raise `InputError` unless axes have 8 to ``most`` points, names are known, and ``repeats`` is above 0.
 
     With ``planes`` a grid may have one point along z.
     """

@@ -257,7 +257,10 @@ def _row(name: str, line: dict[str, Any], memory: tuple[str, str] = ("", "")) ->
 
 
 def plot(result: dict[str, Any], path: str | Path) -> None:
-    """Draw a bar per medium, in two colours: the time of as many bare transforms, and the rest."""
+    """Draw a bar per medium for the time of a step, in two colours: Fourier transforms, and the rest.
+
+    The first part is the measured time of as many bare transforms as a step has.
+    """
     panels = []
     for case in result["cases"]:
         bars = []  # name, ms of its transforms (0: unknown), total ms

@@ -181,7 +181,11 @@ def _every(
 def _all_costed(
     chosen: dict[str, Costed], setting: FabricSetting, sizes: list[int], request: CostOptions, left_out: dict
 ) -> dict[str, Costed]:
-    """Return all schedules with costs, less those of ``all`` and ``auto`` that the fabric cannot run."""
+    """Return the schedules with their costs.
+
+    Schedules that ``all`` or ``auto`` chose go to ``left_out``, with the reason, if the fabric cannot run
+    them; with ``auto`` they are also dropped if they are the fastest at no size.
+    """
     costed, failures = {}, {}
     for name, each in chosen.items():
         try:

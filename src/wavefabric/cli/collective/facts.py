@@ -83,7 +83,7 @@ def show_made(
 
 
 def _fraction_text(facts: dict[str, Any], key: str) -> str:
-    """Return the fact ``key``, in elements, in words; for named collectives also as multiple of the array."""
+    """Return the fact ``key``, elements, in words; if not custom, also as multiple of the whole array."""
     text = f"at most {counted(facts[key], 'element')}"
     if facts["collective"] == "custom" or not facts["elements"]:
         return text
@@ -123,7 +123,8 @@ def circuit_facts(plan: CircuitPlan) -> dict[str, Any]:
     """Return the requirements of a plan on its fabric that the costs assume to be met.
 
     ``slowest_circuit``: the circuit of smallest rate per wavelength (B/s) by the link budget, None if all
-    reach ``laser_bandwidth``; ``wavelength_switches``: whether wavelengths of one waveguide must separate.
+    reach ``laser_bandwidth``. ``wavelength_switches``: whether wavelengths that arrive in one waveguide must
+    continue in different ones, which needs wavelength-selective switches.
     """
     rate, bundle = slowest_circuit(plan)
     least = None

@@ -88,7 +88,7 @@ def running(
 
 @contextlib.contextmanager
 def naming_no_resume() -> Iterator[None]:
-    """Add the option to set, ``(--no-resume)``, to the error for a checkpoint that cannot be used."""
+    """Within this context, name the option ``--no-resume`` in the error for an unusable checkpoint."""
     try:
         yield
     except UnusableCheckpoint as error:

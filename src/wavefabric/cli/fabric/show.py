@@ -193,7 +193,7 @@ def _photonic_lines(facts: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def _after(seconds: float, text: str) -> str:
-    """Return ``text`` with ``seconds`` in words in its placeholder, or "" for zero seconds."""
+    """Return ``text`` with its placeholder replaced by ``seconds`` in words; "" for zero seconds."""
     return text.format(time_words(seconds)) if seconds else ""
 
 

@@ -133,10 +133,10 @@ def _model_work(
 
 
 def _search(setting: tuple[Any, ...], options: WorkOptions, **limits: Any) -> Workload:
-    """Return the model with the best strategy that `search` finds.
+    """Search for the best strategy, and return the work of training a model with it.
 
-    ``setting`` are the first arguments of `search`, ``limits`` further ones. After Ctrl-C, a line on stderr
-    says that the best strategy so far is used.
+    ``setting``: the model, the number of GPUs and the further positional arguments of `search`; ``limits``:
+    its keyword arguments. After Ctrl-C, a line on stderr says that the best strategy so far is used.
     """
     proposals, method = options.proposals or PROPOSALS, options.strategy
     bar = make_progress()
@@ -174,7 +174,7 @@ def _stragglers(options: WorkOptions) -> dict[int, float]:
 
 
 def _on_gpus(graph: TaskGraph, device: DeviceModel, options: WorkOptions) -> TaskGraph:
-    """Return ``graph`` with the stragglers of ``options``, and the device's slowdown during communication."""
+    """Return ``graph`` with the slow GPUs of ``options``, and computation slowed by communication."""
     slower = with_stragglers(graph, gpus_of_workers(graph), _stragglers(options))
     return replace(slower, slowdown=device.overlap_slowdown)
 
@@ -220,7 +220,7 @@ def make_work(text: str, options: WorkOptions, policy: str) -> SimulatedWork:
 
 
 def trace_prefix(text: str) -> str:
-    """Return NAME of trace files NAME.RANK.et or NAME.RANK.json, ``text`` for an archive, else ""."""
+    """Return NAME if ``text`` stands for trace files NAME.RANK.et (or .json), an archive as is, else ""."""
     if text.endswith((".zip", ".tar", ".tar.gz", ".tgz")):
         return text
     match = re.fullmatch(r"(.+)\.[0-9]+\.(et|json)(\.gz)?", text)

@@ -31,8 +31,9 @@ def _all_gather(name: str, ranks: int, elements: int, pieces: int, radix: int) -
 def _all_to_all(name: str, ranks: int, elements: int, pieces: int, radix: int) -> Schedule:
     """Build an all-to-all: a block that must go i ranks ahead moves by one digit of i (base radix) at a time.
 
-    Blocks that go to one rank are packed in ``scratch``, and received in ``scratch``, for the last digit in
-    ``recv``. Block sizes differ between ranks, so each round uses new chunks of ``scratch``.
+    All blocks with the same digit go to the same rank: they are packed in ``scratch``, sent together, and
+    received in ``scratch``, or with the last digit in ``recv``. Block sizes differ between ranks, so each
+    round uses new chunks of ``scratch``.
     """
     conditions = layout("all-to-all", ranks, elements, pieces)
     local_parts = conditions.sizes[0][0].reshape(ranks, pieces)
@@ -45,7 +46,7 @@ def _all_to_all(name: str, ranks: int, elements: int, pieces: int, radix: int) -
         return transfers(round_, rank, dst, source, target, count=pieces, buffers=buffers)
 
     def new_chunks(blocks: np.ndarray, passed: int) -> np.ndarray:
-        """Add and return chunks of ``scratch`` for ``blocks`` moved by all digits below weight ``passed``."""
+        """Add chunks of ``scratch`` for ``blocks``, moved by digits below weight ``passed``; return them."""
         nonlocal base
         first = base + np.arange(blocks.size) * pieces
         base += blocks.size * pieces

@@ -106,9 +106,9 @@ def greedy(ranks: int, messages: Iterable[tuple[int, int, int]], lasers: int, se
 
 
 def first_fit(needs: Iterable[Sequence[int]], most: Sequence[int]) -> list[int]:
-    """Return for each of ``needs`` the first round in which all resources that it lists have uses left.
+    """Assign each request to the first round in which all its resources are free; return the rounds.
 
-    Resource i has ``most[i]`` uses per round.
+    ``needs`` lists the resources of each request. Resource i serves at most ``most[i]`` requests per round.
     """
     full = [0] * len(most)  # rounds in which each resource is used up, as bits
     used: list[Counter[int]] = [Counter() for _ in most]

@@ -13,9 +13,10 @@ from wavefabric.collectives.schedule import Schedule
 
 @cache
 def factors(ranks: int, radix: int) -> tuple[int, ...] | None:
-    """Return the fewest factors up to ``radix`` whose product is ``ranks``, of smallest sum; largest first.
+    """Return ``ranks`` as a product of the fewest possible factors up to ``radix``, the largest factor first.
 
-    None if a prime factor exceeds the radix. 128 at radix 4 is 4·4·4·2, 12 at radix 6 is 4·3.
+    Of several such products it is the one of smallest sum. None if a prime factor exceeds the radix. 128 at
+    radix 4 is 4·4·4·2, 12 at radix 6 is 4·3.
     """
     if ranks == 1:
         return ()
@@ -38,9 +39,10 @@ def recursive(
 ) -> Schedule:
     """Build an all-gather by recursive doubling, a reduce-scatter by halving, or both as an all-reduce.
 
-    Ranks exchange in groups of up to ``radix`` ranks, then groups of groups, …. ``groups``: group sizes, by
-    default `factors`; each takes one round of communication (all-reduce: two). At any radix a rank sends
-    (N − 1)/N of the array, or twice that (Thakur, Rabenseifner & Gropp 2005, doi:10.1177/1094342005051521).
+    Ranks exchange within groups of up to ``radix`` ranks, then within groups of groups, and so on.
+    ``groups``: the group sizes, by default `factors`; each takes one round of communication, two in an
+    all-reduce. At any radix a rank sends (N − 1)/N of the array, twice that in an all-reduce (Thakur,
+    Rabenseifner & Gropp 2005, doi:10.1177/1094342005051521).
     """
     parts, sizes, first = [], None, 0
     chunks = ranks * pieces if collective == "all-reduce" else pieces
@@ -111,10 +113,12 @@ def squares(
 
 
 def sums_in_order(first: int, rank, digit, factor: int, base: int, chunk, count: int) -> list[np.ndarray]:
-    """Return local transfers that add x₀ + … + x_(f−1), data of f = ``factor`` ranks, from round ``first``.
+    """Return local transfers, from round ``first`` on, that add the data of several ranks in a fixed order.
 
-    A rank's own term x_d, d = ``digit``, is at ``chunk`` in ``data``; the other terms are in order from chunk
-    ``base`` in buffer 1. Terms before x_d are added up in buffer 1, then into x_d, then the later terms.
+    The sum is x₀ + … + x_(f−1) with f = ``factor`` terms of ``count`` chunks each. The own term of ``rank``
+    is x_d with d = ``digit``, from chunk ``chunk`` of buffer 0 (``data``) on. The other terms lie in order
+    from chunk ``base`` of buffer 1 (``scratch``) on. Those before x_d are added up in buffer 1, their sum is
+    added to x_d, and after it each later term.
     """
     parts = []
     for t in range(factor - 1):
@@ -130,8 +134,9 @@ def sums_in_order(first: int, rank, digit, factor: int, base: int, chunk, count:
 def _exchanges(ranks: int, groups: tuple[int, ...]) -> Iterator[tuple[int, int, np.ndarray, list]]:
     """Yield, for each group size: size, stride, digit (each rank's position in its group) and peers.
 
-    Members of a group are ``stride`` ranks apart. ``peers`` has an entry for 1, 2, … positions ahead: the
-    distance to each rank's peer, and the rank's index among the other members of the peer's group.
+    Members of a group are ``stride`` ranks apart. The list of peers has an entry for the member 1, 2, …
+    positions ahead, cyclically. An entry has two values per rank: the distance to that peer, and the rank's
+    index among all members but the peer, which tells where the peer stores what it receives.
     """
     stride = 1
     for factor in groups:

@@ -71,7 +71,7 @@ def ring(
 
 
 def rail_rings(nodes: int, gpus: int) -> np.ndarray:
-    """Return the orders of ranks in rings through nodes, one ring per local rank: shape (gpus, ranks).
+    """Return the order of ranks in each ring through all nodes, one ring per local rank: shape (gpus, ranks).
 
     Each ring visits all ranks of a node, then goes to the rank of equal local number in the next node. Rings
     leave a node from different ranks: each adapter sends for one ring and receives for one, on its rail. (An
@@ -88,9 +88,10 @@ def rail_rings(nodes: int, gpus: int) -> np.ndarray:
 
 
 def ring_of_one_part(collective: str, ranks: int) -> Schedule:
-    """Build the schedule of `ring` for the part of rank 0 alone, one element; no broadcast or reduce.
+    """Build what `ring` does with one part of the array, that of rank 0, as a schedule of one element.
 
-    Transfers of the part of rank r are the same, r ranks further; all parts together make up `ring`.
+    ``collective``: all-gather, reduce-scatter or all-reduce. The part of rank r moves in the same way, r
+    ranks further on; all parts together make up `ring`.
     """
     everybody, each, parts = (1 << ranks) - 1, range(ranks), []
     step, first = np.arange(ranks - 1), 0
@@ -110,8 +111,9 @@ def ring_of_one_part(collective: str, ranks: int) -> Schedule:
 def bidirectional_ring(collective: str, ranks: int, elements: int, pieces: int = 1) -> Schedule:
     """Build an all-gather, reduce-scatter or all-reduce; parts travel both ways around the ring at once.
 
-    Parts travel in ⌈(N − 1)/2⌉ rounds, for an all-reduce in twice as many; half of the pieces reach the
-    opposite rank each way. The sum that a part's owner gets from rank − 1 is added last, from ``scratch``.
+    Parts travel in ⌈(N − 1)/2⌉ rounds, for an all-reduce in twice as many. With an even number of ranks, half
+    of a part's pieces go each way to the rank opposite the owner. In a reduction a sum reaches the owner of a
+    part from either side; the one from the preceding rank waits in ``scratch`` and is added last.
     """
     parts, sizes = [], None
     conditions = layout(collective, ranks, elements, pieces * (ranks if collective == "all-reduce" else 1))

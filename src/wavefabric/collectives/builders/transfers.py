@@ -36,10 +36,11 @@ def transfers(
 def assemble(
     name: str, layout: Layout, parts: Iterable[np.ndarray], scratch: np.ndarray | None = None
 ) -> Schedule:
-    """Assemble a schedule from transfers in any order; ``scratch``: sizes (ranks, chunks) of one more buffer.
+    """Assemble a schedule from ``parts``, arrays of transfers in any order, with the buffers of ``layout``.
 
-    Empty chunks and empty rounds are left out; transfers of consecutive chunks become one. In a round each
-    rank sends to rank + 1 before rank + 2 and so on, so that not all ranks send to the same rank at first.
+    ``scratch``: chunk sizes of a further buffer, shape (ranks, chunks). Empty chunks and empty rounds are
+    left out; transfers of consecutive chunks become one. In a round each rank sends to rank + 1 first, then
+    to rank + 2, …, so that not all ranks send to the same rank at first.
     """
     buffers, sizes = layout.buffers, layout.sizes
     if scratch is not None and scratch.any():
@@ -87,7 +88,7 @@ def neighbours_joined(t: np.ndarray) -> np.ndarray:
 
 
 def _operations_apart(t: np.ndarray) -> np.ndarray:
-    """Number the operations of switches in each round; one whose chunks have gaps becomes several."""
+    """Number the operations of switches from 1 in each round; split those with gaps between their chunks."""
     pair = np.unique(t[["round", "switch", "src", "dst"]], return_inverse=True)[1].ravel()
     run = np.where(t["switch"] > 0, within_groups(pair), 0)
     turn = np.where(t["switch"] > 0, pair, 0)  # terms of sums in the order of ranks

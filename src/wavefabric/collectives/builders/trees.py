@@ -113,7 +113,8 @@ def complementary_trees(positions: int) -> tuple[np.ndarray, np.ndarray]:
 def _offsets(trees: tuple[np.ndarray, np.ndarray], rooted: bool) -> tuple[np.ndarray, ...]:
     """Return, for each tree, the round of a broadcast in which each position receives the first piece.
 
-    If ``rooted``, position 0 is the parent of both roots; else the roots receive nothing: entry −1.
+    If ``rooted``, both roots receive the pieces from position 0. Otherwise they have them from the start, and
+    their entry is −1.
     """
     colour = _two_colours(trees, rooted)
     offsets = []
@@ -128,9 +129,10 @@ def _offsets(trees: tuple[np.ndarray, np.ndarray], rooted: bool) -> tuple[np.nda
 
 
 def _two_colours(trees: tuple[np.ndarray, np.ndarray], rooted: bool) -> np.ndarray:
-    """Colour the edge above each position in each tree 0 or 1 (even or odd rounds), shape (2, positions + 1).
+    """Colour the edge above each position in both trees 0 or 1, −1 without an edge: shape (2, positions + 1).
 
-    Two edges of one sender, or of one receiver, have different colours. Such pairs of edges form paths and
+    Edges of colour 0 are used in even rounds, those of colour 1 in odd rounds. So two edges of one sender, or
+    of one receiver, have different colours. That is always possible: such pairs of edges form paths and
     cycles of even length, as pairs with a common sender and a common receiver alternate along them.
     """
     parent = np.stack(trees)
@@ -156,8 +158,9 @@ def _two_colours(trees: tuple[np.ndarray, np.ndarray], rooted: bool) -> np.ndarr
 def binomial(collective: str, ranks: int, elements: int, pieces: int = 1, root: int = 0) -> Schedule:
     """Build a broadcast, reduce, gather or scatter along a binomial tree, in ⌈log₂ N⌉ rounds.
 
-    Counted cyclically from the root, rank v sends to rank v + 2^j, largest j first, which then serves half of
-    v's ranks. A gather or reduce is the reverse. A rank sends, and receives, at most one message per round.
+    Ranks are counted cyclically from the root. Rank v sends to rank v + 2^j for all possible j, the largest
+    first; each receiver then serves half of the ranks that v served before. A gather or reduce is the
+    reverse. A rank sends, and receives, at most one message per round.
     """
     up = collective in ("reduce", "gather")
     parts, last = [], max(0, (ranks - 1).bit_length() - 1)

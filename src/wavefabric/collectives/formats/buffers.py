@@ -17,10 +17,10 @@ ChunkAt = tuple[int, int, int]
 class CollectiveArrays:
     """Describes the arrays of a collective operation as a file declares them.
 
-    ``sizes`` (gpus, 3): chunks of input, output and scratch; ``chunks``: number of chunks of the array that
-    the operation works on. ``layout_as``: the collective, of `COLLECTIVES`, that defines where input and
-    output lie; ``collective``: the one performed, None if transfers define it. ``keys``: the names that the
-    file uses for ``chunks``, for the input and for the output.
+    ``sizes``, shape (gpus, 3): number of chunks of each GPU's input, output and scratch. ``chunks``: number
+    of chunks of the whole array. ``collective``: the operation performed, None if only the transfers tell.
+    ``layout_as``: the collective whose layout of input and output the file uses, None for a custom layout.
+    ``keys``: the names that the file uses for ``chunks``, for the input and for the output.
     """
 
     layout_as: str | None
@@ -41,8 +41,9 @@ class CollectiveArrays:
 class BufferMap:
     """Maps input, output and scratch to buffers of a schedule.
 
-    ``present``: per buffer, which chunks each GPU has, shape (gpus, width). ``buffer``: the buffer that
-    stands for input, output and scratch; ``shift`` (gpus, 3): the chunk of that buffer at which each begins.
+    ``present``: for each buffer, whether each GPU has each chunk, bool of shape (gpus, chunks). ``buffer``:
+    index of the buffer that stands for the input, for the output and for scratch. ``shift``, shape (gpus, 3):
+    the chunk of that buffer at which the GPU's input, output and scratch begin.
     """
 
     names: tuple[str, ...]
@@ -107,9 +108,10 @@ def _root(a: CollectiveArrays, collective: str, schedule: Schedule) -> int:
 
 
 def _performed(a: CollectiveArrays, schedule: Schedule) -> tuple[Holdings, Holdings]:
-    """Derive the conditions from the transfers: input chunks read before any write, output chunks written.
+    """Derive `pre` and `post` from the transfers, for an operation that the file does not name.
 
-    Chunks that end in one sum are parts of one item.
+    `pre` has the input chunks that are read before they are written, `post` the output chunks that are
+    written. Input chunks that are added to one another are contributions to one item.
     """
     outputs = 0 if a.inplace else 1
     first: dict[ChunkAt, int] = {}

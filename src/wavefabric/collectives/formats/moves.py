@@ -31,10 +31,11 @@ def proved(
     passing: tuple[str, np.ndarray] | None = None,
     msccl: MscclOrigin | None = None,
 ) -> Schedule:
-    """Return the verified schedule of ``rows``, which may run in this order, with rounds and conditions.
+    """Return the verified schedule of a file's transfers, to which rounds and conditions are added.
 
-    Rounds of communication are as few as data dependencies allow; transfers within GPUs follow at once.
-    ``passing``: the name of one more buffer, and which of its chunks each GPU has.
+    ``rows`` are the transfers in an order in which they may run. There are as few rounds of communication as
+    data dependencies allow; transfers within GPUs follow at once. ``passing``: name of a further buffer, and
+    whether each GPU has each of its chunks (bool).
     """
     buffers = buffer_map(arrays)
     names, tables = buffers.names, buffers.present
@@ -55,7 +56,7 @@ def proved(
 
 
 def straight(rows: list[Row], passing: int) -> list[Row]:
-    """Bypass buffer ``passing`` for data read from it once, unless their source is overwritten before."""
+    """Let data that are read once bypass buffer ``passing``, unless their source is overwritten before."""
     uses: dict[ChunkAt, tuple[list[int], list[int]]] = defaultdict(lambda: ([], []))  # readers, writers
     for number, (src, dst, count, *_) in enumerate(rows):
         for at, which in ((src, 0), (dst, 1)):
@@ -112,7 +113,11 @@ def _check_sizes(schedule: Schedule, collective: str, runtime: str) -> None:
 
 
 def _buffers(schedule: Schedule, collective: str) -> tuple[np.ndarray, np.ndarray, list[int], bool]:
-    """Return the file's buffer for each buffer, its first chunk there, the three sizes, and if in place."""
+    """Return how the buffers of a schedule are put into the input (0), output (1) and scratch (2) of a file.
+
+    For each buffer of the schedule: the buffer of the file, and the chunk there at which it begins. Then the
+    number of chunks of input, output and scratch, and whether input and output are the same (in place).
+    """
     begins = {b for _, b, _ in schedule.pre}
     ends = {b for _, b, _ in schedule.post}
     named = collective in COLLECTIVES and collective != "all-to-all"
@@ -134,7 +139,7 @@ def _buffers(schedule: Schedule, collective: str) -> tuple[np.ndarray, np.ndarra
 
 
 def _moves(schedule: Schedule, letters: np.ndarray, shifts: np.ndarray, instances: int) -> np.ndarray:
-    """Return the transfers by round, with neighbouring chunks joined, divided into instances."""
+    """Return the transfers as `MOVE` rows by round, consecutive chunks joined, divided into instances."""
     t = schedule.transfers
     moves = np.zeros(t.size, MOVE)
     for key in TRANSFER.names or ():

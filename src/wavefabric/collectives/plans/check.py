@@ -155,7 +155,10 @@ def check_values(plan: ExecutionPlan) -> None:
     sums: dict[tuple[int, ...], int] = {}
 
     def total(values: dict[int, int], keys: Sequence[int], at_once: bool = False) -> int:
-        """Sum the values at ``keys``, in their order, or with ``at_once`` in the order of a switch."""
+        """Return a number for the sum of the values at ``keys``; equal sums have equal numbers.
+
+        Values are added in this order, or with ``at_once`` by a switch, in no particular order.
+        """
         summands = [values.get(key, -1 - key) for key in keys]
         if at_once and len(summands) > 1:
             return sums.setdefault(tuple(sorted(summands)), len(sums))

@@ -32,7 +32,7 @@ class Address(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """A run of chunks that every transfer moves as a whole or not at all; one key per address."""
+    """A part of a transfer: chunks that every transfer moves as a whole or not at all."""
 
     transfer: int
     size: int
@@ -41,10 +41,11 @@ class Piece(NamedTuple):
 
 
 class StagingBuffer(NamedTuple):
-    """Space at ``rank`` for ``size`` elements that ``sender`` writes.
+    """Memory at ``rank`` for ``size`` elements that ``sender`` writes.
 
-    The buffer has the alignment, within a vector of 16 bytes, of element ``first`` of a schedule's buffer:
-    the address to which the data are added or copied, or their source if the staging buffer is read instead.
+    Within a vector of 16 bytes the buffer is aligned like element ``first`` of one of the schedule's buffers.
+    As a rule that is where the data are then added or copied. If instead they stay, and are read from the
+    staging buffer, it is where they come from.
     """
 
     rank: int
@@ -129,7 +130,11 @@ def moves(schedule: Schedule, packets: bool) -> tuple[list[Move], list[StagingBu
 
 
 def _operations(schedule: Schedule, parts: list[Piece]) -> dict[int, list[Move]]:
-    """Return the moves of each operation of a switch, by its first piece; other pieces get none."""
+    """Return the moves that replace the pieces of switch operations, by index of the piece.
+
+    All pieces of a multicast with the same source, or of a sum with the same target, become one move. The
+    first of these pieces has it; the others have an empty list.
+    """
     u, depth = units(schedule), levels(schedule).tolist()
     together: dict[tuple[int, int], list[int]] = defaultdict(list)
     for i in sorted(range(len(parts)), key=lambda i: parts[i].transfer):  # terms of sums stay in order
@@ -236,7 +241,7 @@ def joined(moves: list[Move]) -> list[Move]:
     copied: dict[tuple[int, int], int] = {}  # (key, level) → last move that copies the key
 
     def forget(targets: tuple[Address, ...]) -> None:
-        """Discard postponed moves that read the former contents of ``targets``, which are overwritten now."""
+        """Exclude from merging the moves that wrote ``targets`` or read them: they are overwritten now."""
         for address in targets:
             for key in (*made_of.pop(address.key, ()), address.key):
                 written.pop(key, None)
@@ -268,9 +273,10 @@ def joined(moves: list[Move]) -> list[Move]:
 
 
 def _together(before: list[Move | None], move: Move, writes: set[tuple[int, int]]) -> tuple[int, Move] | None:
-    """Merge a move with one that wrote a source; return the index in ``before`` and the pass, or None.
+    """Merge a move with an earlier move that wrote one of its sources; None if that is not possible.
 
-    ``before``: the move that wrote each source. ``writes``: (key, level) of every target of a move.
+    Returns the index of that source, and the merged move. ``before``: for each source the move that wrote it,
+    or None. ``writes``: (key, level) of every target of any move.
     """
     first, *others = (each if each and _may_wait(each, move, writes) else None for each in before)
     if move.switched:
@@ -300,7 +306,11 @@ def _together(before: list[Move | None], move: Move, writes: set[tuple[int, int]
 
 
 def _may_wait(first: Move, move: Move, writes: set[tuple[int, int]]) -> bool:
-    """Whether ``first`` is of the same rank as ``move`` and may read its sources as late as ``move`` runs."""
+    """Whether ``first`` may be postponed until ``move`` runs, to be merged with it.
+
+    Both must be of one rank, and no other target (``writes``) at the level of ``move`` may be a source of
+    ``first``. Of operations of a switch only a sum may be postponed, to its multicast.
+    """
     own = {address.key for address in move.targets}
     late = {(address.key, move.level) for address in first.sources if address.key not in own}
     apart = first.switched and not (first.summed and not first.multicast and move.multicast)

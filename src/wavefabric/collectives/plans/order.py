@@ -93,7 +93,7 @@ def _steps(moves: list[Move]) -> Iterator[_Step]:
 
 
 class _Order:
-    """Orders moves; with one slot, senders of staging buffers ``late`` wait for the receiver's call."""
+    """Orders all moves; senders of staging buffers ``late`` wait until the receiver has begun the call."""
 
     def __init__(
         self,
@@ -161,7 +161,7 @@ class _Order:
             self._done(step)
 
     def late(self) -> set[int]:
-        """Return the staging buffers whose senders do not know, when done, that they have been read."""
+        """Return the staging buffers that their senders, when done, do not know to have been read."""
         result = set()
         for number, staging_buffer in enumerate(self._staging):
             reads = self._accesses[-1 - number].read
@@ -170,7 +170,7 @@ class _Order:
         return result
 
     def _require(self, step: _Step, needs: set[tuple[int, int]]) -> None:
-        """Order ``step`` after the steps ``needs``, latest first, as one step may imply others."""
+        """Let ``step`` wait for the steps ``needs``, as (rank, number), unless they are known to be done."""
         for rank, number in sorted(needs, key=lambda need: -need[1]):
             if number < 0:
                 continue

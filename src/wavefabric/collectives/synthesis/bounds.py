@@ -46,7 +46,11 @@ def circuit_bound(demand: Demand, at_once: int) -> Bound:
 
 
 def _growth_of_all(demand: Demand, at_once: int) -> Bound:
-    """Return the bound from all chunks together: only ranks with chunks send, only ranks in need receive."""
+    """Return the bound from the growing number of ranks that have chunks, and so can send.
+
+    Per round a rank sends, or receives, at most ``at_once`` chunks. Only ranks that have chunks send, and
+    only ranks that need chunks receive.
+    """
     chunks = [c for c in demand.chunks if c.need]
     sources, receivers = (set().union(*(getattr(c, end) for c in chunks)) for end in ("have", "need"))
     active, left, rounds = len(sources), sum(len(c.need) for c in chunks), 0
@@ -116,8 +120,8 @@ def link_bound(demand: Demand, links: Links, hops: np.ndarray, until: float = ma
 def link_uses(demand: Demand, hops: np.ndarray, until: float = math.inf) -> int:
     """Return a lower bound on the moves of chunks over links; `FAR` squared if a rank cannot be reached.
 
-    A chunk uses one link for every rank that needs it, and one more for every distance from its holders at
-    which no rank needs it although a farther one does. Chunks not examined by ``until`` are left out.
+    A chunk crosses one link into each rank that needs it. To reach distant ranks it also crosses one link for
+    each distance from its holders at which no rank needs it. Chunks not examined by ``until`` are left out.
     """
     uses = 0
     for need, hop, count in _distances_to_need(demand, hops, until):
@@ -130,7 +134,11 @@ def link_uses(demand: Demand, hops: np.ndarray, until: float = math.inf) -> int:
 def _distances_to_need(
     demand: Demand, hops: np.ndarray, until: float
 ) -> Iterator[tuple[frozenset[int], list[int], int]]:
-    """Yield, per kind of chunk: ranks that need it, hops to each from the nearest holder, how many chunks."""
+    """Yield, for each group of identical chunks: the ranks that need them, their distances, number of chunks.
+
+    A distance is the number of hops to such a rank from the nearest rank that has the chunk. After the time
+    ``until`` the remaining groups are left out.
+    """
     stop = clock.Deadline(until)
     with suppress(clock.OutOfTime):
         for (have, need), count in Counter((c.have, c.need) for c in demand.chunks if c.need).items():
@@ -163,7 +171,11 @@ def _ranks_name(inside: int, ranks: int) -> str:
 
 
 def _together(cut: dict[Edge, int], links: Links) -> int:
-    """Return an upper limit of the chunks that ``cut`` carries; an edge counts alone or in one group."""
+    """Return an upper bound on the chunks that all links of ``cut`` carry together per round.
+
+    ``cut``: the capacity of each link. The links of a group carry at most the capacity of the group; a link
+    in several groups counts in one of them.
+    """
     left, capacity = dict(cut), 0
     for edges, n in sorted(links.groups, key=lambda group: group[1] - sum(cut.get(e, 0) for e in group[0])):
         capacity += min(n, sum(left.pop(e, 0) for e in edges))

@@ -82,7 +82,10 @@ class CircuitSearch(Search):
     def decide_over(
         self, net: RoutedNetwork, rounds: int, until: float, say: Progress
     ) -> Solution | str | None:
-        """Decide as `decide` does over the routes of ``net``; `OutOfTime` if no model is written in time."""
+        """Return a solution of ``rounds`` rounds over the routes of ``net``, or a proof that there is none.
+
+        None if neither was found by ``until``; `OutOfTime` if no model is written in time.
+        """
         say("without wavelengths")
         model, sends = self._sends(net, rounds, until)
         z = circuit_variables(model, net, sends.sent, counted=True)
@@ -125,11 +128,13 @@ class CircuitSearch(Search):
 def circuit_variables(
     model: Model, net: RoutedNetwork, circuits: Mapping[Circuits, int | list[int]], counted: bool = False
 ) -> CircuitVariables:
-    """Add variables for circuits to a model; ``circuits``: number, or variables y of chunks, by (s, d, r).
+    """Add variables for the circuits of each round to a model, with their constraints; return them.
 
-    z circuits go s → d on route i and wavelength λ in round r; Σ_c y = Σ_{i,λ} z. Constraints of
-    docs/synthesis.md: a laser (4) and a photodiode (5) are used at most once per round, a wavelength on an
-    edge at most W times (6). Circuits of one pair are interchangeable: any of them may carry any chunk.
+    The result has, by (s, d, r), a variable z for each route i and wavelength λ on which a circuit can go
+    from s to d in round r. ``circuits`` has, by (s, d, r), the number of these circuits, or the variables y
+    of the chunks c that they carry: Σ_c y = Σ_{i,λ} z. Constraints of docs/synthesis.md: a laser (4) and a
+    photodiode (5) are used at most once per round, a wavelength on an edge at most W times (6). Circuits of
+    one pair are interchangeable: any of them may carry any chunk.
 
     With ``counted`` wavelengths are not distinguished: per round at most `at_once` circuits leave and reach a
     rank, and W L are on an edge (L lasers). If waveguides never run out this relaxation is exact (Kőnig).

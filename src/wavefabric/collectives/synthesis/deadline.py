@@ -37,11 +37,11 @@ def check(at: float) -> None:
 
 
 def fraction(until: float, part: float, most: float = math.inf) -> float:
-    """Return when the fraction ``part`` of the time to ``until`` is over, at most ``most`` s from now."""
+    """Return when the fraction ``part`` of the time to ``until`` is over; at most ``most`` s from now."""
     begun = now()
     return begun + (most if math.isinf(until) else min(most, (until - begun) * part))
 
 
 def before_writing(begun: float, time_limit: float, moves: int) -> float:
-    """Return when a search must end to leave time to write ``moves`` moves: at half of the limit or later."""
+    """Return the time when a search must end, so that ``moves`` moves can be written within the limit."""
     return begun + time_limit - min(time_limit / 2, _WRITE * moves) if math.isfinite(time_limit) else math.inf

@@ -46,8 +46,9 @@ class SumsAndCopies:
     """Holds a layout divided into sums and copies.
 
     ``sums``: chunks whose terms are added up at a root rank, expressed reversed in time as copies from the
-    root. ``copies``: chunks that are copied, a sum from its root. ``locations``: by (chunk, rank), where the
-    layout defines one; ``local_copies``: (chunk, rank, further location that must hold the chunk).
+    root. ``copies``: chunks that are copied; a sum is copied from its root. ``locations``: by (chunk, rank),
+    the (buffer, index) where the rank holds the chunk, if the layout defines it. ``local_copies``: (chunk,
+    rank, further location at which the rank must hold the chunk).
     """
 
     layout: Layout
@@ -132,7 +133,7 @@ def useful(demand: Demand, moves: Iterable[Move]) -> list[Move]:
 
 
 def distances(ranks: int, pairs: Iterable[Edge]) -> np.ndarray:
-    """Return the hops over ``pairs`` from each rank to each other, or `FAR`: shape (ranks, ranks)."""
+    """Return the hops from each rank to each other over links ``pairs``, or `FAR`: shape (ranks, ranks)."""
     ends = np.array(sorted(set(pairs)), np.int64).reshape(-1, 2)
     joined = csr_array((np.ones(len(ends)), (ends[:, 0], ends[:, 1])), shape=(ranks, ranks))
     hops = shortest_path(joined, unweighted=True)

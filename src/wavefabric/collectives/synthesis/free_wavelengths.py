@@ -68,7 +68,10 @@ class RoutedNetwork:
         return tuple(sorted(e for e in edges if not self.wide[e]))
 
     def distinct_routes(self, s: int, d: int) -> dict[tuple[int, ...], Route]:
-        """Return the routes of a pair by their narrow edges, only the shortest for equal narrow edges."""
+        """Return the routes of a pair by their narrow edges, which can run out of waveguides.
+
+        Of routes that differ only in wide edges, which cannot, just the shortest is returned.
+        """
         return {self.narrow(route[0]): route for route in reversed(self.routes[s, d])}
 
 
@@ -92,7 +95,10 @@ class FreeWavelengths:
     def take(
         self, src: int, dst: int, wavelengths: int = -1, route: tuple[int, ...] | None = None
     ) -> Lightpath | None:
-        """Set up a circuit by ``route`` or any, on the first free of ``wavelengths`` (bits); else None."""
+        """Set up a circuit on the first free of ``wavelengths`` (bits); None if all are taken.
+
+        Without ``route`` the circuit may take any route of the pair.
+        """
         ends = self.lasers[src] & self.photodiodes[dst] & wavelengths
         if not (ends and self.sends[src] and self.receives[dst]):
             return None

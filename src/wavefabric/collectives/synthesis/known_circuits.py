@@ -15,7 +15,8 @@ from wavefabric.collectives.synthesis.search import Lightpath, Solution, ordered
 def direct(demand: Demand, net: RoutedNetwork, seed: int, stop: Deadline) -> Solution | None:
     """Return a solution in which ranks send their chunks directly, in the fewest rounds that lasers allow.
 
-    Circuits are edges between sources and destinations; an edge colouring gives each a round and wavelength.
+    In a graph of sources and destinations circuits are edges; an edge colouring gives each a round and a
+    wavelength. None if a route is missing, or a wavelength is not free on it.
     """
     rng = np.random.default_rng(seed)
     load: Counter[int] = Counter()
@@ -41,7 +42,7 @@ def direct(demand: Demand, net: RoutedNetwork, seed: int, stop: Deadline) -> Sol
 def _set_up(
     net: RoutedNetwork, circuits: Iterable[tuple[Move, int]], method: str, stop: Deadline
 ) -> Solution | None:
-    """Return a solution, each move on the first free of its wavelengths (a mask); None if one has none."""
+    """Set up circuits in order, each on the first free of its wavelengths (bits); None if one has none."""
     free: dict[int, FreeWavelengths] = defaultdict(lambda: FreeWavelengths(net))
     lightpaths: dict[Move, Lightpath] = {}
     for move, wavelengths in circuits:
@@ -118,7 +119,10 @@ def greedy(demand: Demand, net: RoutedNetwork, seed: int, stop: Deadline) -> Sol
 def _greedy_round(
     net: RoutedNetwork, queue: list[int], missing: dict[int, set[int]], holders: list[set[int]], rng, stop
 ) -> dict[tuple[int, int, int], Lightpath]:
-    """Return a round's lightpaths by (chunk, source, destination); ranks of ``queue`` receive in turn."""
+    """Return the lightpaths of a round by (chunk, source, destination).
+
+    Ranks of ``queue`` receive in turn, one chunk each, until no more circuits fit.
+    """
     free = FreeWavelengths(net)
     copies = Counter({number: len(ranks) for number, ranks in enumerate(holders)})
     wanted = {d: sorted(missing[d], key=lambda n: (copies[n], rng.random())) for d in queue}

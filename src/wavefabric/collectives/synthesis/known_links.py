@@ -40,14 +40,14 @@ class StepCapacity:
 
 
 def fits(moves: Sequence[Move], links: Links, rounds: Sequence[int] = ()) -> bool:
-    """Return whether moves respect the links' capacities; ``rounds``: of each step, by default one."""
+    """Return whether moves keep to the capacities of links; step i has ``rounds[i]`` rounds (default: 1)."""
     rounds = rounds or [1] * (1 + max((m[0] for m in moves), default=-1))
     steps = [StepCapacity(links, r) for r in rounds]
     return all(m[0] < len(steps) and steps[m[0]].take((m[2], m[3])) for m in moves)
 
 
 def ring(demand: Demand, links: Links, stop: Deadline) -> list[Move] | None:
-    """Return moves of every chunk both ways around a ring of links, one round per step; else None."""
+    """Return moves of all chunks both ways around a ring of links, one round per step; None if no ring."""
     for width in range(max(links.capacity.values(), default=0), 0, -1):
         wide = [link for link in links.usable if links.capacity[link] >= width]
         moves = ring_moves(demand, wide, width, True, stop)
@@ -145,21 +145,28 @@ def _factorisations(n: int) -> Iterator[tuple[int, ...]]:
 
 
 def _digitwise_sums(sizes: Sequence[int]) -> np.ndarray:
-    """Return the digitwise sums r + v, (n, n), of numbers whose digits have ``sizes`` values, lowest last."""
+    """Return the table of digitwise sums r + v of all numbers r and v: shape (n, n).
+
+    The numbers have one digit for each of ``sizes``, added modulo this size; the last digit is the lowest.
+    """
     digits = np.indices(sizes).reshape(len(sizes), -1)
     sums = (digits[:, :, None] + digits[:, None, :]) % np.array(sizes)[:, None, None]
     return np.asarray(np.ravel_multi_index(tuple(sums), sizes))
 
 
 def _invariant(tables: Iterable[np.ndarray], add: np.ndarray) -> bool:
-    """Return whether entries (r, add[r, v]) of each table are, for each v, the same for all r."""
+    """Return whether each table depends only on the difference of two ranks; ``add[r, v]`` is rank r + v."""
     return all((np.take_along_axis(table, add, axis=1) == table[0]).all() for table in tables)
 
 
 def _translated(
     chunks: dict[Edge, list[int]], wanted: np.ndarray, capacity: np.ndarray, add: np.ndarray, stop: Deadline
 ) -> list[Move] | None:
-    """Return moves of `open_shop` for one table ``add`` of r + v; ``wanted``, ``capacity``: by difference."""
+    """Return the moves of `open_shop` for one division of rank numbers into digits.
+
+    ``add[r, v]``: the digitwise sum of r and v. ``chunks``: numbers of chunks by (source, destination).
+    ``wanted``: chunks to be sent for each difference of ranks; ``capacity``: of the link with it.
+    """
     n = len(add)
     links = [int(g) for g in np.flatnonzero(capacity)]
     hops = distances(n, [(r, int(add[r, g])) for r in range(n) for g in links])[0]
@@ -196,7 +203,11 @@ def _translated(
 def _paths_of_differences(
     jobs: list[int], links: list[int], capacity: np.ndarray, add: np.ndarray, hops: np.ndarray, stop: Deadline
 ) -> dict[int, list[int]]:
-    """Return for each job a shortest path of links; `_PASSES` passes make the loads of links even."""
+    """Return for each job, a difference of two ranks, the links of a shortest path, which sum to it.
+
+    Links are differences too. In `_PASSES` passes paths are chosen so that the loads of links are even.
+    ``add[r, g]``: the rank r + g; ``hops``: length of a shortest path for each difference.
+    """
     n = len(add)
     minus = np.empty((n, n), np.int64)  # minus[a, g] + g = a
     minus[add[:, links], np.array(links)[None, :]] = np.arange(n)[:, None]
@@ -216,9 +227,11 @@ def _even_routes(
     capacity: Mapping,
     stop: Deadline,
 ) -> dict[int, list]:
-    """Return the links of each job's path, chosen so that loads are even, in one pass over jobs per order.
+    """Return the path of each job as a list of links, chosen so that the loads of links are even.
 
-    ``onward(job, position)`` returns (link, next position) for each link that the job can take next.
+    Each of ``orders`` is a pass over the jobs, in which each job's path is chosen anew. ``starts``: where
+    each job begins. ``onward(job, position)`` returns (link, next position) for each link that the job can
+    take next, and nothing at its destination.
     """
     load: dict = defaultdict(float)
     paths: dict[int, list] = {}

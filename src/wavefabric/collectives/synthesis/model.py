@@ -68,10 +68,10 @@ class Model:
 
 
 class SendVariables:
-    """Adds to a model variables y, numbers of chunks that go from rank s to d in round r, and constraints.
+    """Adds variables y to a model, the number of chunks that go from rank s to d in round r, and constraints.
 
     A rank that needs a chunk gets it exactly once (constraint 3 of docs/synthesis.md) and sends it on only in
-    later rounds (2). Ranks that do not need a chunk get it at most once with ``forward``, without it never.
+    later rounds (2). With ``forward`` ranks that do not need a chunk get it at most once, else never.
     """
 
     def __init__(self, model: Model, demand: Demand, pairs: Iterable[Edge], rounds: int, *, forward: bool):
@@ -102,7 +102,10 @@ class SendVariables:
             self._order(min(chunk.need), received)
 
     def _any_route(self, group: int, chunk: ChunkDemand) -> dict[tuple[int, int], list[int]]:
-        """Add a chunk that may take several paths; return by (d, r) the variables that bring it to d."""
+        """Add a chunk that may take several paths.
+
+        Return, by (d, r), the variables that bring the chunk to rank d in round r.
+        """
         have, need, pairs, hops = chunk.have, chunk.need, self.pairs, self.hops
         if self.forward:
             onward = hops[:, sorted(need)].min(axis=1)

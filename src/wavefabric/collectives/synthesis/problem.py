@@ -27,8 +27,8 @@ class OpticalNetwork:
     Rank r is on tile r, with ``lasers`` wavelengths and as many photodiodes, of which it can use ``ports`` at
     once in each direction (None: all). ``routes``: by pair (src, dst), the allowed routes as tiles, src first
     and dst last; a pair without a route cannot be connected. An edge has ``waveguides`` waveguides in each
-    direction, or its entry of ``capacity``, and each carries every wavelength once. ``shared``: waveguides
-    carry light either way, so that circuits of both directions of an edge count together.
+    direction, unless ``capacity`` has another number for the edge. A waveguide carries each wavelength once.
+    ``shared``: waveguides carry light either way, so circuits of both directions of an edge count together.
     """
 
     ranks: int
@@ -63,7 +63,10 @@ class OpticalNetwork:
         return self.lasers if self.ports is None else min(self.lasers, self.ports)
 
     def waveguides_of(self, a: int, b: int) -> int:
-        """Return the number of waveguides from tile ``a`` to ``b``; if `shared`, entry (b, a) serves too."""
+        """Return the number of waveguides from tile ``a`` to tile ``b``.
+
+        If they are `shared`, an entry of `capacity` for one direction holds for the other too.
+        """
         capacity = self.capacity or {}
         other = capacity.get((b, a), self.waveguides) if self.shared else self.waveguides
         return capacity.get((a, b), other)
@@ -124,7 +127,8 @@ class Links:
 class Circuit:
     """Light from one tile to another during one round of a schedule; a circuit carries one chunk.
 
-    ``wavelength``, from 0: a laser of `src` and a photodiode of `dst`. ``route``: tiles, src first, dst last.
+    ``wavelength``: number, from 0, of the laser of `src` and of the photodiode of `dst`. ``route``: the tiles
+    from `src` to `dst`, including both.
     """
 
     round: int

@@ -22,7 +22,7 @@ Progress = Callable[[str], None]
 class Solution:
     """Holds moves in order, the method that found them, and for circuits the lightpath of each move.
 
-    ``rounds_of_steps``: for links, the rounds of each step, if not one each.
+    ``rounds_of_steps``: for links, the number of rounds of each step; empty if each has one.
     """
 
     moves: Sequence[Move]
@@ -48,7 +48,7 @@ class Solution:
 
 
 def ordered_solution(lightpaths: dict[Move, Lightpath], method: str) -> Solution:
-    """Return a solution with ``lightpaths`` by move, in order of rounds and without empty rounds."""
+    """Return a solution of the moves that are keys of ``lightpaths``, in order and without empty rounds."""
     rounds = {r: i for i, r in enumerate(sorted({m[0] for m in lightpaths}))}
     ordered = {(rounds[m[0]], *m[1:]): lightpaths[m] for m in sorted(lightpaths)}
     return Solution(list(ordered), method, ordered)
@@ -97,11 +97,15 @@ class Search(ABC):
         return self.variables(rounds) > TOO_MANY
 
     def time_for_known(self) -> float:
-        """Return the fraction of the time after which `known` ends once it has yielded a solution."""
+        """Return the fraction of the remaining time after which `known` ends if it has yielded a solution."""
         return 1 / 4
 
     def run(self, max_rounds: int | None = None, others: int = 0, times: int = 1) -> HalfResult:
-        """Return the result of fewest rounds such that ``times`` × rounds + ``others`` ≤ ``max_rounds``."""
+        """Search for the fewest rounds, and return the best solution with the lower bound that is proved.
+
+        ``max_rounds`` limits ``times`` × rounds + ``others``, where ``others`` are rounds of other parts.
+        `InputError` if that is proved impossible; `Undecided` if time runs out before the limit is reached.
+        """
         limit = None if max_rounds is None else (max_rounds - others) // times
         if self.lower >= min(UNREACHABLE, FAR):
             raise InputError(self.unreachable)
@@ -147,7 +151,7 @@ class Search(ABC):
         return best
 
     def _wanted(self, rounds: int, limit: int | None) -> bool:
-        """Return whether ``rounds`` would improve on the best solution, and limit and time allow to try."""
+        """Return whether ``rounds`` would be an improvement within ``limit``, and time is left to try."""
         better = rounds < self.best.rounds and (limit is None or rounds <= limit)
         return better and clock.now() < self.deadline
 

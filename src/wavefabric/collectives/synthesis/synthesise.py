@@ -167,7 +167,7 @@ class _Run:
         return lambda text: self.say(self.labels[part] + text)
 
     def result(self, halves: list[HalfResult]) -> Synthesis:
-        """Return the `Synthesis` of all parts: write and verify their schedule, join their proofs."""
+        """Write and verify the schedule of all parts; return the `Synthesis`, which joins their proofs."""
         halves = halves * 2 if len(halves) < len(self.parts) else halves
         writer, sums = ScheduleWriter(self.task), self.task.sums is not None
         circuits: list[Circuit] = []

@@ -23,8 +23,9 @@ class TooManySteps(MscclLimitExceeded):
 class ThreadBlockLanes:
     """Groups transfers into lanes: a lane is a thread block at each of two GPUs, or one block that copies.
 
-    ``of``: the lane of each transfer. ``ends`` (lanes, 2): the GPUs of sender and receiver (if blocks are
-    shared, the two GPUs of a pair), equal for copies. ``channel``: the channel of each lane.
+    ``of``: the lane of each transfer. ``ends``, shape (lanes, 2): sending and receiving GPU; twice the same
+    GPU for copies within it. If a block both sends and receives, the two GPUs are in ascending order.
+    ``channel``: the channel of each lane.
     """
 
     of: np.ndarray
@@ -35,7 +36,7 @@ class ThreadBlockLanes:
 def build_blocks(moves: np.ndarray, gpus: int, shared: bool | None) -> tuple[np.ndarray, np.ndarray]:
     """Return blocks (`BLOCK`) and steps (`STEP`) on as few channels as possible; `InputError` names a limit.
 
-    ``shared`` is as for `to_msccl`.
+    ``shared``: one block both sends to a peer and receives from it; None: only if needed.
     """
     why = ""
     for joint in (False, True) if shared is None else (shared,):
@@ -50,7 +51,10 @@ def build_blocks(moves: np.ndarray, gpus: int, shared: bool | None) -> tuple[np.
 
 
 def _lanes(moves: np.ndarray, gpus: int, shared: bool, longest: int) -> ThreadBlockLanes:
-    """Form lanes of at most ``longest`` transfers per pair of GPUs, per direction unless ``shared``."""
+    """Group the transfers of each pair of GPUs into lanes of at most ``longest`` transfers.
+
+    Each direction has lanes of its own, unless blocks are ``shared`` by both.
+    """
     one, other = moves["src"], moves["dst"]
     if shared:
         one, other = np.minimum(one, other), np.maximum(one, other)
@@ -63,7 +67,7 @@ def _lanes(moves: np.ndarray, gpus: int, shared: bool, longest: int) -> ThreadBl
 
 
 def _channels(ends: list[list[int]], gpus: int) -> np.ndarray:
-    """Return a channel for each lane that the pair does not use yet and that is not full at either end."""
+    """Return a channel for each lane; lanes between the same two GPUs (``ends``) have different channels."""
     used = np.zeros((gpus, fmt.CHANNELS), np.int64)
     taken: dict[tuple[int, int], int] = {}
     chosen = np.zeros(len(ends), np.int64)
@@ -99,7 +103,7 @@ def _thread_blocks(moves: np.ndarray, lanes: ThreadBlockLanes, gpus: int) -> tup
 
 
 def _work(moves: np.ndarray, lanes: ThreadBlockLanes) -> tuple[np.ndarray, np.ndarray]:
-    """Return the block and the `STEP` row, without number, of each step; transfers between GPUs have two."""
+    """Return thread block and `STEP` row of each step; a transfer between GPUs is a send and a receive."""
     turn, second = ragged(np.where(moves["src"] != moves["dst"], 2, 1))
     m, lane = moves[turn], lanes.of[turn]
     away, reduce = m["src"] != m["dst"], m["reduce"]
@@ -120,7 +124,12 @@ def _work(moves: np.ndarray, lanes: ThreadBlockLanes) -> tuple[np.ndarray, np.nd
 
 
 def _waits(work, owner, gpu, time) -> tuple[np.ndarray, np.ndarray]:
-    """Return steps (later, earlier) in two blocks of a GPU: the later waits for the last one per block."""
+    """Return two arrays of steps: step ``later[i]`` must wait for step ``earlier[i]`` of another block.
+
+    Both are on one GPU and access the same chunk. Waits are left out if the later step's block has already
+    waited for the same or a following step of that other block. ``owner``: the block of each step; ``gpu``:
+    the GPU of each block; ``time``: the order of steps in the schedule.
+    """
     highest = [work[key].max(initial=0) for key in ("srcoff", "dstoff", "cnt")]
     width = 1 + int(max(highest[:2])) + int(highest[2])
     at = gpu[owner].astype(np.int64)
@@ -139,7 +148,11 @@ def _waits(work, owner, gpu, time) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _number(work, owner, gpu, later, earlier, lanes: ThreadBlockLanes) -> tuple[np.ndarray, np.ndarray]:
-    """Return blocks and numbered steps, with a nop for each further wait; awaited blocks come first."""
+    """Return the tables of blocks and of numbered steps, in which a step waits for at most one other step.
+
+    A step ``later[i]`` waits for ``earlier[i]``. If it waits for several, an empty step (nop) before it takes
+    each further wait. On each GPU the blocks that others wait for come first.
+    """
     order = np.argsort(later, kind="stable")
     later, earlier = later[order], earlier[order]
     length = np.maximum(np.bincount(later, minlength=work.size), 1)
@@ -169,7 +182,7 @@ def _number(work, owner, gpu, later, earlier, lanes: ThreadBlockLanes) -> tuple[
 
 
 def _block_order(gpu: np.ndarray, waited_for: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the order of blocks by GPU, awaited ones first, and the number of each block on its GPU."""
+    """Sort blocks by GPU, those that others wait for first; return the order, and each block's number."""
     rank = np.lexsort((np.arange(gpu.size), ~waited_for, gpu))
     ids = np.empty(gpu.size, np.int64)
     ids[rank] = np.arange(gpu.size) - np.searchsorted(gpu[rank], gpu[rank])
@@ -182,7 +195,7 @@ def _block_order(gpu: np.ndarray, waited_for: np.ndarray) -> tuple[np.ndarray, n
 
 
 def _block_table(work, owner, present: np.ndarray, ids: np.ndarray, lanes: ThreadBlockLanes) -> np.ndarray:
-    """Return the rows of `BLOCK`; blocks 2 n and 2 n + 1 are the ends of lane n."""
+    """Return the `BLOCK` rows of the blocks ``present``: the ends of lane n are blocks 2 n and 2 n + 1."""
     lane, second = present // 2, present % 2
     blocks = np.zeros(present.size, fmt.BLOCK)
     blocks["gpu"], blocks["id"], blocks["chan"] = lanes.ends[lane, second], ids, lanes.channel[lane]

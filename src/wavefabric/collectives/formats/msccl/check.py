@@ -27,9 +27,10 @@ _NAMED, _AT_ONCE = 6, 50_000_000
 def check_msccl(text: str, *, slots: int = fmt.SLOTS) -> int | None:
     """Refuse an MSCCL algorithm (XML) that the runtime would refuse, that hangs, or that has a race.
 
-    Returns the largest array, in bytes, with which the algorithm runs, None if any; it is refused if that is
-    less than its `minBytes` and `maxBytes` allow. Sizes are for connections with NCCL's default buffers
-    (NCCL_BUFFSIZE, NCCL_LL_BUFFSIZE, NCCL_LL128_BUFFSIZE) of ``slots`` slots (NCCL_STEPS).
+    Returns the size in bytes of the largest array with which the algorithm runs, None if it runs with any. It
+    is refused if it does not run with all sizes that its `minBytes` and `maxBytes` allow; without `maxBytes`
+    only the smallest counts. Sizes are for connections with NCCL's default buffers (NCCL_BUFFSIZE,
+    NCCL_LL_BUFFSIZE, NCCL_LL128_BUFFSIZE) of ``slots`` slots (NCCL_STEPS).
 
     `InputError`, in one line: a broken rule of the format; sends and receives that do not match; steps that
     wait for one another in a cycle, with an array of a size that the algorithm is for; or two unordered steps
@@ -136,9 +137,9 @@ def _check_waits(a: fmt.MscclAlgorithm) -> None:
 
 
 def touches(steps: np.ndarray, first: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the chunks that steps access: rows of steps, chunk numbers, and whether written; reads first.
+    """Return all accesses of steps to chunks: row of the step, number of the chunk, whether it is a write.
 
-    ``first``: for each step the number of the first chunk that it reads, and of the first that it writes.
+    Reads come before writes. ``first``: for each step the first chunk that it reads, and that it writes.
     """
     columns = []
     for used, number, write in ((fmt.READS, first[0], False), (fmt.WRITES, first[1], True)):
@@ -180,7 +181,7 @@ def run_order(a: fmt.MscclAlgorithm) -> list[int]:
 
 
 def check_deadlock(a: fmt.MscclAlgorithm, slots: int) -> int | None:
-    """Return `runs_up_to`; refuse an algorithm that hangs with an array of an allowed size."""
+    """Refuse an algorithm that hangs with an allowed array size; return the largest that runs, in bytes."""
     proto, low, each = a.proto, a.min_bytes, fmt.SLOTS_PER_MESSAGE[a.proto]
     ensure(slots >= each, "slots", slots, f"from {each}, what a message takes under {proto}")
     most = runs_up_to(a, slots)
@@ -218,9 +219,10 @@ def runs_up_to(a: fmt.MscclAlgorithm, slots: int) -> int | None:
 def find_circle(a: fmt.MscclAlgorithm, slots: int, together: int) -> list[int]:
     """Return steps (rows) that wait in a cycle with ``together`` chunks per message; empty if none do.
 
-    A node of the graph is a message of a step that sends or receives, or any other step. A node comes after
-    the previous node of its block and after the last node of the step that it waits for, a receive after its
-    send, and, if n messages fit the buffer, a send after the receive of n messages before.
+    The graph has a node for each message of a step that sends or receives, and one for each other step. A
+    node comes after the previous node of its block, and after the last node of the step that it waits for. A
+    receive also comes after its send. If n messages fit the buffer of a connection, a send also comes after
+    the receive of n messages before.
     """
     steps, depth = a.steps, slots // fmt.SLOTS_PER_MESSAGE[a.proto]
     if not steps.size:
@@ -296,7 +298,7 @@ def check_races(a: fmt.MscclAlgorithm) -> None:
 
 
 def _waited_for(a: fmt.MscclAlgorithm, later: np.ndarray, earlier: np.ndarray) -> np.ndarray:
-    """Whether the block of a later step already waited for the earlier step, or for one that follows it."""
+    """Return whether each later step's block has already waited for the earlier step, or for one after it."""
     span = a.steps.size + 1
 
     def pair(one: np.ndarray, other: np.ndarray) -> np.ndarray:
@@ -313,7 +315,7 @@ def _waited_for(a: fmt.MscclAlgorithm, later: np.ndarray, earlier: np.ndarray) -
 
 
 def _clocks(a: fmt.MscclAlgorithm, order: list[int], blocks: np.ndarray) -> np.ndarray:
-    """Return the last step of each of ``blocks`` before each step, −1 for none: shape (steps, blocks)."""
+    """Return, for each step, the number of the last step of each of ``blocks`` that precedes it, or −1."""
     clocks = np.full((a.steps.size, blocks.size), -1, np.int16)
     column = np.full(len(a.blocks), -1)
     column[blocks] = np.arange(blocks.size)

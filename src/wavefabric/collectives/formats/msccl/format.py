@@ -103,7 +103,10 @@ class MscclAlgorithm:
         return np.where(waits, first_step[block] + self.steps["deps"], -1)
 
     def on_connections(self, direction: str) -> tuple[np.ndarray, np.ndarray]:
-        """Return sends or receives by connection (sender, receiver, channel), and connection numbers."""
+        """Return the sends or the receives (rows of steps) sorted by connection, and the connection of each.
+
+        ``direction``: ``"send"`` or ``"recv"``. Sender, receiver and channel give the connection's number.
+        """
         row = np.flatnonzero((SENDS if direction == "send" else RECEIVES)[self.steps["type"]])
         blocks = self.blocks[self.steps["block"][row]]
         ends = (self.gpu[row], blocks[direction].astype(np.int64))
@@ -114,9 +117,10 @@ class MscclAlgorithm:
 
     @cached_property
     def senders(self) -> np.ndarray:
-        """Return the row of each receive's send, −1 for other steps: the k-th on a connection are a pair.
+        """Return for each receive the row of the send that it belongs to, −1 for steps that do not receive.
 
-        `InputError` if a connection has unequal numbers of sends and receives, or a pair differs in `cnt`.
+        On a connection the k-th receive belongs to the k-th send. `InputError` if there are unequal numbers
+        of sends and receives, or a pair differs in `cnt`.
         """
         (sent, a), (received, b) = self.on_connections("send"), self.on_connections("recv")
         keys, at = np.unique(np.concatenate((a, b)), return_inverse=True)
@@ -219,7 +223,11 @@ def read_algorithm(text: str) -> MscclAlgorithm:
 def _numbered(
     parent, where: str, tag: str, most: int, allowed: tuple[str, str], count: int | None = None
 ) -> list:
-    """Return children by id, 0, 1, 2, … below ``most``; ``allowed``: texts for a repeated or missing id."""
+    """Return the children ``tag`` of an XML element, sorted by their ids, which must be 0, 1, 2, ….
+
+    Ids must be below ``most``; there must be ``count`` of them, if given. ``allowed``: what errors say about
+    a repeated and about a missing id.
+    """
     by_id = {}
     for child in parent.iterfind(tag):
         number = whole_of(child, where, "id", 0, most - 1)
@@ -247,7 +255,7 @@ def _read_block(tb, gpu: int, number: int, gpus: int, blocks: list, steps: list)
 
 
 def _read_step(step, where: str) -> list[int]:
-    """Return the columns of `STEP` from ``type`` on."""
+    """Return the values of a ``step`` element for the columns of `STEP` from ``type`` on."""
     kind = TYPES.index(one_of(step, where, "type", TYPES))
     columns = [kind]
     for side in ("src", "dst"):

@@ -43,9 +43,9 @@ def to_msccl(
     is ``"Simple"``, ``"LL"`` or ``"LL128"``. A connection's buffer has ``slots`` slots; the result is checked
     for deadlock with that number (see `check_msccl`). ``instances`` divides every chunk into that many parts,
     which move on different channels at once: one thread block does not fill a fast link. With ``shared`` one
-    thread block sends to a peer and receives from it, instead of two, which move data both ways at once; by
-    default only where two would be too many. `InputError`: sizes differ, a chunk is empty, or a limit of the
-    runtime cannot be satisfied. `ScheduleError`: the schedule does not do what it states.
+    thread block both sends to a peer and receives from it. Two blocks move data both ways at once; by default
+    they are shared only if two would be too many. `InputError`: sizes differ, a chunk is empty, or a limit of
+    the runtime cannot be satisfied. `ScheduleError`: the schedule does not do what it states.
 
     >>> from wavefabric.collectives import ring_all_gather
     >>> to_msccl(ring_all_gather([8, 8])).splitlines()[2]

@@ -36,7 +36,11 @@ class _Block:
         self.unmet = self.waited = False
 
     def sync(self, name: str, key: str, number: int, at: int = -1) -> None:
-        """Add a signal or wait; merge it with the last operation (``at`` 0: the first) if alike."""
+        """Add a signal or wait at the end of the block, or with ``at`` 0 at its beginning.
+
+        If the operation there is of the same kind, the channel or semaphore ``number`` is added to it
+        instead. ``name`` and ``key`` are those of the operation in JSON.
+        """
         there: dict[str, Any] = self.ops[at] if self.ops else {"name": ""}
         if there["name"] == name and len(there[key]) < fmt.PER_OPERATION and number not in there[key]:
             there[key].append(number)
@@ -45,7 +49,7 @@ class _Block:
             self.ops.insert(len(self.ops) if at else 0, {"name": name, key: [number]} | kind)
 
     def use(self, kind: str, number: int) -> int:
-        """Return the block's number for resource ``number`` of the GPU."""
+        """Return the number by which this block refers to channel or buffer ``number`` of its GPU."""
         return _number(self.used[kind], number)
 
 
@@ -62,9 +66,10 @@ def _number(values: list, value: Any) -> int:
 
 
 class PlanWriter:
-    """Writes moves (`MOVE`) as thread blocks; each GPU has one per group of peers, with ``groups`` groups.
+    """Writes moves (`MOVE`) as operations of thread blocks, with the signals that order them.
 
-    A block has at most ``longest`` moves; further moves go to another block. Clocks are those of the checker.
+    The peers of a GPU form ``groups`` groups. A GPU has a thread block for each group, and a further one
+    whenever a block has ``longest`` moves. Clocks are the vector clocks of `check.py`.
     """
 
     def __init__(self, arrays: CollectiveArrays, moves: np.ndarray, packets: bool, groups: int, longest: int):
@@ -135,7 +140,7 @@ class PlanWriter:
             self._do(block, reads, writes, "put", [source], [self._remote(block, dst, target)])
 
     def _switch(self, unit: list[dict[str, int]]) -> None:
-        """Write a multicast; a sum waits for the multicast of its result, and both become one operation."""
+        """Write a multicast by a switch; keep a sum until its multicast, as both become one operation."""
         first = unit[0]
         into = {(m["dst"], m["dst_buffer"], m["dst_chunk"]) for m in unit}
         if len(into) == 1 < len(unit):  # it waits for the multicast
@@ -214,7 +219,11 @@ class PlanWriter:
         return self.memory.setdefault(at, Accesses(Access(at[0], 1, None)))  # by the caller
 
     def _order(self, actor: int, block: _Block) -> None:
-        """Order the past of an actor (of a caller: before its call) before a block's next operation."""
+        """Add a signal and a wait, so that what an actor did so far precedes the next operation of ``block``.
+
+        ``actor`` is a thread block, or the caller of a rank, which accesses its arrays before the call. If it
+        is the block itself, only the block's threads must meet.
+        """
         if actor == block.clock.actor:
             block.waited = True
             return

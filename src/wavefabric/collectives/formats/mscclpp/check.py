@@ -228,8 +228,8 @@ class _Replay:
     ) -> Access:
         """Record a memory access, and refuse it unless it is ordered after all earlier conflicting accesses.
 
-        ``known`` are sets of reads known to be complete. ``begun`` are further vector clocks (one time per
-        actor): an access that one of them covers precedes this one, as if the clock of ``actor`` covered it.
+        An earlier access is ordered if the clock of ``actor`` or one of the clocks ``begun`` covers it, or if
+        it is in one of the sets ``known``: reads that are certain to be complete.
         """
         for other, done in actor.unordered(self.memory[at], write):
             ordered = any(other in reads for reads in known)

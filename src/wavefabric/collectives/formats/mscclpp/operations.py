@@ -24,7 +24,10 @@ End = tuple[int, str, int]
 
 
 class PieceSpan(NamedTuple):
-    """Consecutive pieces of a buffer; ``half``: in scratch whose two halves alternate between calls."""
+    """A span of ``count`` pieces of a buffer from piece ``first`` on; a chunk has one or more pieces.
+
+    ``half``: whether it lies in scratch memory whose two halves are used by calls in turn.
+    """
 
     rank: int
     buffer: int
@@ -36,9 +39,11 @@ class PieceSpan(NamedTuple):
 
 @dataclass(eq=False)
 class PlanOperation:
-    """An operation of a plan; the targets of each of ``parts`` become the sum of its sources, by piece.
+    """An operation of an execution plan, which a thread block executes.
 
-    ``ends``: channel ends in use; ``numbers``: semaphores, or a barrier at which ``blocks`` blocks meet.
+    Each of ``parts`` is (sources, targets): every target receives the sum of all sources, piece by piece.
+    ``ends``: the channel ends in use. ``numbers``: the semaphores in use, or the barrier, at which ``blocks``
+    thread blocks meet.
     """
 
     rank: int
@@ -60,12 +65,12 @@ def _at(values: list, number: int | None, key: str) -> Any:
 
 
 class PlanProgram:
-    """Holds a plan (`PLAN`) as operations of each rank's blocks; a chunk of the array is a pipeline unit.
+    """Holds an execution plan (`PLAN`) as the operations of each rank's thread blocks.
 
-    ``many``: whether chunks are so large that a pipeline uses its scratch memory again, and semaphores count
-    below their initial values. ``code``: operations by rank and block; ``peers``: for each end of a channel,
-    the rank at the other end; ``chunk``: pieces per chunk of an array, and per chunk of scratch. `InputError`
-    for a plan that the executor would not load.
+    ``code``: operations by rank and block. ``peers``: for each end of a channel, the opposite end. ``chunk``:
+    number of pieces per chunk of an array, and per chunk of scratch. A pipeline moves a chunk as one unit.
+    With ``many`` a chunk has so many units that the pipeline uses its scratch memory again, and semaphores
+    count below their initial values. `InputError` for a plan that the executor would not load.
     """
 
     def __init__(self, plan: Any, many: bool = False):
@@ -196,7 +201,11 @@ class PlanProgram:
     def _spans(
         self, rank: int, key: str, chunks: Any, letter: str, op: Any, window: tuple
     ) -> list[PieceSpan]:
-        """Return the pieces of a buffer; for a switch, of the buffer on each of its ranks."""
+        """Return the pieces of one source or target of an operation: of a switch, on each of its ranks.
+
+        ``chunks``: the source or target in JSON, and ``key`` its key. ``letter``: whose buffer it is, as in
+        `MOVES`. ``window``: (first piece, pieces, all pieces) of a pipeline's unit, zeros without a pipeline.
+        """
         kind, packets, ranks, where = chunks.type, letter.isupper(), [rank], letter.lower()
         if where == "r":
             there = _at(self._remote[op.channel_type], chunks.buffer_id, f"{key}.buffer_id")

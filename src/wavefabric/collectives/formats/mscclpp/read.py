@@ -59,7 +59,11 @@ def load_mscclpp(path: str | Path, **options) -> Schedule:
 
 
 def _rows(order: list[PlanOperation]) -> list[Row]:
-    """Return rows: source, target, chunks, whether they are added, operation number of a switch or 0."""
+    """Return the transfers of operations as rows: source, target, number of pieces, adds, switch.
+
+    ``order``: all operations, as they run. *Adds*: whether the data are added to the target. *Switch*: number
+    of an operation of a switch, 0 for other transfers.
+    """
     rows: list[Row] = []
     for number, op in enumerate(order):
         for sources, targets in op.parts:
