@@ -152,6 +152,11 @@ def whole_elements(schedule: Schedule) -> int:
     return int(operation(schedule).counts.sum())
 
 
+def default_elements(ranks: int, pieces: int) -> int:
+    """Return a number of elements of the whole array that every algorithm can divide evenly."""
+    return 2 * ranks * pieces
+
+
 @cached
 def operation(schedule: Schedule) -> Operation:
     """Recognise the collective operation that a schedule performs from its `pre` and `post`.

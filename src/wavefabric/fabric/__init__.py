@@ -15,6 +15,7 @@ __getattr__, __dir__ = lazy(
         "photonic.fabric": ("PhotonicFabric",),
         "photonic.check": ("check_plan",),
         "draw.pictures": ("draw_circuits", "draw_fabric"),
+        "fastest": ("FastestSchedule", "fastest_schedule"),
         "io.files": ("load", "save"),
         "photonic.planning": ("plan_circuits",),
         "io.presets": ("presets",),

@@ -10,6 +10,7 @@ import numpy as np
 
 from wavefabric.base.errors import InputError, ensure
 from wavefabric.collectives.candidates import Candidates, Choice, candidates
+from wavefabric.collectives.registry import ALGORITHMS, why_refused
 from wavefabric.fabric.cost_models.cost import AnyFabric
 from wavefabric.fabric.electrical.fabric import Fabric
 from wavefabric.fabric.electrical.static_routes import wires
@@ -78,6 +79,22 @@ def node_grid(fabric: Fabric, gpus: Sequence[int]) -> tuple[int, int] | None:
     rows = node.reshape(-1, each)
     alike = (rows == rows[:, :1]).all() and np.unique(rows[:, 0]).size == len(rows)
     return rows.shape if alike else None
+
+
+def algorithm_grid(algorithm: str, ranks: int, fabric: AnyFabric | None) -> tuple[int, ...] | None:
+    """Return the grid of nodes, tiles, mesh or torus if the algorithm takes it; for a ring only of nodes."""
+    if fabric is None or algorithm not in ALGORITHMS or "grid" not in ALGORITHMS[algorithm].options:
+        return None
+    light = isinstance(fabric, PhotonicFabric)
+    nodes = None if light or ranks > fabric.ranks else node_grid(fabric, range(ranks))
+    if algorithm == "ring":
+        return nodes
+    grid = nodes or own_grid(fabric)
+    if not grid or prod(grid) != ranks or (fabric.ranks != ranks and not nodes):
+        return None
+    # Some algorithms refuse some grids: squares, for instance, needs sides that are powers of two.
+    fits = why_refused(algorithm, ALGORITHMS[algorithm].collectives[0], ranks, grid=grid) is None
+    return grid if fits else None
 
 
 def own_grid(fabric: AnyFabric) -> tuple[int, ...]:

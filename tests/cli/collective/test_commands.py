@@ -192,14 +192,25 @@ def test_pieces_of_best_schedules(command, collective, pieces):
 
 
 def test_best_schedules_say_what_is_proved_and_what_it_takes(command):
-    words = ["make", "optimal", "all-reduce", "--fabric", "ring:4", "--bytes", "1M"]
+    words = ["make", "optimal", "all-reduce", "--fabric", "ring:4"]
     code, out, err = command("collective", *words)
     assert (code, err) == (0, "")
     out = " ".join(out.split())
     assert "proved in each half: 4 steps, 4 rounds for 4 pieces; reduce-scatter: 2 steps found by" in out
     seconds = told(command, *words)["cost"]["seconds"]
-    assert f"time 1 MiB in {seconds * 1e6:.3g} µs on ring:4, alpha-beta model; " in out
+    assert f"time 64 MiB in {seconds * 1e6:.3g} µs on ring:4, alpha-beta model; " in out
     assert " times the bound of " in out
+
+
+def test_a_size_asks_for_the_least_time(command):
+    words = ["make", "optimal", "all-gather", "--fabric", "dgx-1", "--time-limit", "20", "--bytes"]
+    small, large = (told(command, *words, size) for size in ("8K", "64M"))
+    assert small["rounds"] < large["rounds"]
+    assert large["method"].startswith("trees")
+    assert (
+        min(seconds for seconds in large["tried"].values() if not isinstance(seconds, str))
+        == (large["cost"]["seconds"])
+    )
 
 
 @pytest.mark.parametrize(("routes", "most"), [("xy", 2), ("shortest:1", 1), ("shortest:4", 4)])

@@ -11,13 +11,13 @@ from wavefabric.cli.common.files import read_text
 from wavefabric.cli.common.options import OutputOptions, argument, changed, check_range, option, options
 from wavefabric.cli.common.parse import parse_shape
 from wavefabric.collectives import Schedule, from_json, verify
-from wavefabric.collectives.conditions import whole_elements
+from wavefabric.collectives.conditions import default_elements, whole_elements
 from wavefabric.collectives.formats.msccl.read import from_msccl
 from wavefabric.collectives.formats.mscclpp.read import from_mscclpp, is_mscclpp
 from wavefabric.collectives.registry import ALGORITHMS, build, rings_of, why_refused
 from wavefabric.collectives.sizes import MOST_RANKS
-from wavefabric.fabric import AnyFabric, PhotonicFabric
-from wavefabric.fabric.candidates import node_grid, own_grid
+from wavefabric.fabric import AnyFabric
+from wavefabric.fabric.candidates import algorithm_grid
 
 _PANEL = "Of an algorithm"
 FABRIC_HELP = "A name (see `wavefabric fabric show`), such as lightpath:4x8, or a file."
@@ -56,7 +56,7 @@ class AlgorithmOptions:
     def registry(self, algorithm: str, ranks: int, fabric: AnyFabric | None) -> dict[str, Any]:
         """Return keyword arguments for `build` of the registry; the default grid is that of the fabric."""
         if self.grid is None:
-            grid = grid_of(algorithm, ranks, fabric)
+            grid = algorithm_grid(algorithm, ranks, fabric)
         else:
             grid = parse_shape(self.grid, "--grid", "numbers from 1 with x between, such as 4x8")
         return {"pieces": self.parts, "radix": self.radix, "root": self.root, "grid": grid}
@@ -106,27 +106,6 @@ def build_by_name(
     schedule = build(algorithm, collective, ranks, elements, **chosen)
     verify(schedule)
     return schedule
-
-
-def grid_of(algorithm: str, ranks: int, fabric: AnyFabric | None) -> tuple[int, ...] | None:
-    """Return the grid of nodes, tiles, mesh or torus if the algorithm takes it; for a ring only of nodes."""
-    if fabric is None or algorithm not in ALGORITHMS or "grid" not in ALGORITHMS[algorithm].options:
-        return None
-    light = isinstance(fabric, PhotonicFabric)
-    nodes = None if light or ranks > fabric.ranks else node_grid(fabric, range(ranks))
-    if algorithm == "ring":
-        return nodes
-    grid = nodes or own_grid(fabric)
-    if not grid or math.prod(grid) != ranks or (fabric.ranks != ranks and not nodes):
-        return None
-    # Some algorithms refuse some grids: squares, for instance, needs sides that are powers of two.
-    fits = why_refused(algorithm, ALGORITHMS[algorithm].collectives[0], ranks, grid=grid) is None
-    return grid if fits else None
-
-
-def default_elements(ranks: int, pieces: int) -> int:
-    """Return a number of elements that every algorithm can divide evenly."""
-    return 2 * ranks * pieces
 
 
 def read_schedule(path: Path) -> Schedule:

@@ -18,7 +18,7 @@ from wavefabric.collectives.builders.messages import near_square
 from wavefabric.collectives.candidates import Candidates, Choice
 from wavefabric.collectives.registry import ALGORITHMS, why_refused
 from wavefabric.fabric import AnyFabric, PhotonicFabric
-from wavefabric.fabric.candidates import candidates_on
+from wavefabric.fabric.candidates import algorithm_grid, candidates_on
 from wavefabric.fabric.cost_models.cost import check_sizes, cost, model_for
 from wavefabric.fabric.draw.pictures import draw_costs
 from wavefabric.fabric.photonic.link_budget import LinkBudget
@@ -86,7 +86,7 @@ def command(algorithm: source.RankedAlgorithmOptions, circuit: CircuitOptions, o
         schedule = source.schedule_from(words, algorithm, setting.fabric)
         grid = None
         if words and algorithm.grid is None:
-            grid = source.grid_of(words[0], schedule.ranks, setting.fabric)
+            grid = algorithm_grid(words[0], schedule.ranks, setting.fabric)
         chosen = {schedule.name: Costed(schedule, schedule.name, grid)}
     else:
         refuse(changed(circuit, "circuits"), "with --algorithms", "with one schedule")
@@ -138,7 +138,7 @@ def _compared(
     for word, (settings, candidate) in requests.items():
         name = word.partition(":")[0]
         schedule = source.build_by_name(name, words[0], settings, fabric)
-        grid = source.grid_of(name, schedule.ranks, fabric) if settings.grid is None else None
+        grid = algorithm_grid(name, schedule.ranks, fabric) if settings.grid is None else None
         # If any schedule is pipelined, labels of trees say that they are not.
         tree = name in ("tree", "double-tree", "binomial") and pipelined and settings.parts == 1
         costed[word] = Costed(schedule, f"{word}, pieces 1" if tree else word, grid, choice=candidate)
@@ -160,7 +160,7 @@ def _every(
     for candidate in candidates.choices:
         name = word = candidate.algorithm
         own = _settings(name, options)
-        usual = source.grid_of(name, ranks, fabric) or near_square(ranks)
+        usual = algorithm_grid(name, ranks, fabric) or near_square(ranks)
         if own.grid is None and candidate.grid not in (None, usual):
             word += ":" + "x".join(map(str, candidate.grid))
         if own.radix is None and candidate.radix not in (None, 2):

@@ -17,7 +17,7 @@ from wavefabric.collectives.sizes import MOST_RANKS
 
 #: Names that `make` takes besides the algorithms of the registry.
 SOLVERS = {
-    "optimal": "the fewest rounds, by a solver; over switches the fastest known, and its gap to the bound",
+    "optimal": "the fewest rounds, by a solver; over switches or with --bytes the least time, and its gap",
     "greedy": "messages packed into rounds (--messages, --lasers)",
 }
 #: Solvers that have an option, if not optimal alone.

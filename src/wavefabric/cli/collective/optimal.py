@@ -1,10 +1,7 @@
 """Implement `collective make optimal`: proved fewest rounds over circuits, or steps and rounds over links."""
 
-import math
 import re
 import time
-from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,12 +11,7 @@ from click.exceptions import Exit
 from wavefabric.base.errors import InputError
 from wavefabric.base.files.output import check_output
 from wavefabric.base.units import counted, time_words
-from wavefabric.cli.collective.algorithm import (
-    AlgorithmOptions,
-    build_by_name,
-    default_elements,
-    read_schedule,
-)
+from wavefabric.cli.collective.algorithm import AlgorithmOptions, read_schedule
 from wavefabric.cli.collective.circuit_file import circuits_text
 from wavefabric.cli.collective.facts import MakeOptions, show_made
 from wavefabric.cli.common.files import load_fabric
@@ -27,26 +19,27 @@ from wavefabric.cli.common.options import changed, option, options, refuse
 from wavefabric.cli.common.parse import parse_size
 from wavefabric.cli.common.show import conclude, status_line
 from wavefabric.collectives import Schedule, synthesis
-from wavefabric.collectives.conditions import CUT_BY_RANK, Layout, layout, whole_elements
-from wavefabric.collectives.registry import ALGORITHMS, extent, rings_of, why_refused
+from wavefabric.collectives.conditions import (
+    CUT_BY_RANK,
+    Layout,
+    default_elements,
+    layout,
+    whole_elements,
+)
 from wavefabric.collectives.synthesis.deadline import OutOfTime
-from wavefabric.collectives.synthesis.forest import forest_schedule, forests
 from wavefabric.fabric import AnyFabric, Fabric, PhotonicFabric
-from wavefabric.fabric.cost_models.cost import cost
+from wavefabric.fabric.cost_models.cost import Cost, cost
 from wavefabric.fabric.electrical.synthesis_problem import direct_links, routed_links
 from wavefabric.fabric.execution.report import size_words
+from wavefabric.fabric.fastest import EQUAL, MOST_CHUNKS, fastest_schedule
 from wavefabric.fabric.photonic.synthesis_problem import circuit_plan, optical_network
 
 #: Collectives with the whole array on one rank. With as many pieces as ranks, each rank has one piece to add
 #: or forward; the arrays of other collectives are divided among the ranks anyway.
 _WHOLE = ("all-reduce", "broadcast", "reduce")
 Network = synthesis.OpticalNetwork | synthesis.Links
-#: Relative difference from a bound below which a time counts as equal to the bound.
-_EQUAL = 1e-9
 #: Seconds reserved to plan and check one circuit, with a margin for a busy machine.
 _PLAN = 1e-4
-#: Largest number of chunks of all ranks together; with more, posing the problem takes too long.
-_MOST_CHUNKS = 1 << 19
 
 
 def optimal(
@@ -69,7 +62,9 @@ def optimal(
     else:
         refuse(changed(solver, "routes"), f"with electrical {fabric.name}", "with photonic ones")
         direct = direct_links(fabric)
-        if direct is None and collective is not None and solver.steps is None:
+        # Over direct links the fewest rounds are found, unless a size asks for the least time.
+        fewest = direct is not None and solver.bytes is None
+        if collective is not None and solver.steps is None and not fewest:
             best, lines, facts = _least_time(collective, algorithm, fabric, size, until, quiet)
             return show_made(best, options, more_lines=lines, more_facts=facts)
     if algorithm.pieces is None:
@@ -98,71 +93,36 @@ def optimal(
 def _least_time(
     collective: str, algorithm: AlgorithmOptions, fabric: Fabric, size: int, until: float, quiet: bool
 ) -> tuple[Schedule, list[tuple[str, str]], dict[str, Any]]:
-    """Return the fastest schedule found for ``size`` B on a fabric with switches, with lines and facts."""
-    begun, best = time.monotonic(), None
+    """Return the fastest schedule found for ``size`` B on an electrical fabric, with lines and facts."""
+    begun = time.monotonic()
+    how: dict[str, Any] = {"pieces": algorithm.pieces, "elements": algorithm.elements, "root": algorithm.root}
     with status_line(quiet) as say:
-        for schedule, method in _timed(collective, algorithm, fabric, size, until):
-            with suppress(InputError):  # a pair has no route, or no switch multicasts
-                text, price = _cost(schedule, fabric, size)
-                if best is None or price["seconds"] < best[3]["seconds"] * (1 - 1e-9):
-                    best = schedule, method, text, price
-                    say(f"{time_words(price['seconds'])}: {method}")
-            if (best and (best[3]["ratio"] or 1) <= 1 + 1e-9) or time.monotonic() > until:
-                break
-    if best is None:
-        raise synthesis.Undecided(f"--fabric: {fabric.name} is too large; allowed: fewer GPUs, or more time")
-    schedule, method, text, price = best
-    gap = (price["ratio"] or 1.0) - 1
-    most = ("gap", f"at most {100 * gap:.2f} % above the least time of any schedule")
-    lines = [("method", method), *[most] * (gap > _EQUAL), ("time", text)]
-    facts = {"fabric": fabric.name, "method": method, "optimal": gap <= _EQUAL, "gap": gap, "cost": price}
-    return schedule, lines, facts | {"seconds": time.monotonic() - begun}
-
-
-def _timed(
-    collective: str, algorithm: AlgorithmOptions, fabric: Fabric, size: int, until: float
-) -> Iterator[tuple[Schedule, str]]:
-    """Yield candidate schedules with the method that made each: first registry algorithms, then trees."""
-    n, rooted = fabric.ranks, collective in ("broadcast", "reduce")
-    base = algorithm.pieces or (n if collective == "all-reduce" else 1)
-    latency, most = fabric.alpha + 2 * max(link.latency for link in fabric.links), math.inf
-    alone = size / max(link.bandwidth for link in fabric.links)
-    for name in sorted(ALGORITHMS, key=lambda name: name != "direct"):
-        # A switch reads one piece while it writes another: enough pieces keep both directions busy.
-        pipelined = ALGORITHMS[name].switched and collective == "all-reduce" and algorithm.pieces is None
-        fill = min(round((alone / (latency or 1e-9)) ** 0.5), _MOST_CHUNKS // (4 * n * n))
-        for pieces in (algorithm.parts, *[fill] * pipelined):
-            own = replace(algorithm, pieces=pieces) if pieces > 1 else algorithm
-            arguments = own.registry(name, n, fabric)
-            parts = own.parts * rings_of(name, arguments["grid"])
-            refused = why_refused(name, collective, n, **arguments)
-            if not refused and extent(name, collective, n, parts)[1] <= _MOST_CHUNKS:
-                words = f"algorithm {name}" + (f", {pieces} pieces" if pieces > 1 else "")
-                yield build_by_name(name, collective, own, fabric), words
-    with suppress(OutOfTime, InputError):  # trees do not serve an all-to-all, a gather or a scatter
-        for count in (n - 1, 1, 2, 3)[not rooted : 4 * (n * n <= _MOST_CHUNKS)]:
-            links = routed_links(fabric, 1.0)
-            made = forests(layout(collective, n, n * base, base, algorithm.root), links, count, until, most)
-            if not made[0][0]:
-                break
-            most = float(made[0][1]) * 0.99  # further trees must be at least 1 % faster
-            depth = max(depth for trees, _ in made for tree in trees for _, depth in tree.reached.values())
-            # P chunks per tree take P + depth − 1 rounds, each of 1/P of the transfer.
-            fitting = round(((depth - 1) * float(made[0][1]) * size / (latency or 1e-9)) ** 0.5)
-            length = max(1, min(fitting, _MOST_CHUNKS // (count * n * (1 if rooted else n))))
-            pieces = algorithm.pieces or base * count * length
-            cut = layout(
-                collective, n, algorithm.elements or default_elements(n, pieces), pieces, algorithm.root
-            )
-            yield forest_schedule(cut, made), f"trees: {count} of each root, {depth} deep, {pieces} pieces"
+        fastest = fastest_schedule(collective, fabric, size, until=until, progress=say, **how)
+    text, price = _cost_words(fastest.cost, size)
+    most = ("gap", f"at most {100 * fastest.gap:.2f} % above the least time of any schedule")
+    proved = fastest.gap <= EQUAL
+    lines = [("method", fastest.method), *[most] * (not proved), ("time", text)]
+    facts = {
+        "fabric": fabric.name,
+        "method": fastest.method,
+        "optimal": proved,
+        "gap": fastest.gap,
+        "cost": price,
+    }
+    tried = {attempt.method: attempt.why or attempt.seconds for attempt in fastest.attempts}
+    return fastest.schedule, lines, facts | {"tried": tried, "seconds": time.monotonic() - begun}
 
 
 def _cost(schedule: Schedule, fabric: AnyFabric, size: int, **options: Any) -> tuple[str, dict[str, Any]]:
     """Return the time of ``size`` B of the whole array compared with the bound, in words and as facts."""
-    price = cost(schedule, fabric, size / whole_elements(schedule), **options)
+    return _cost_words(cost(schedule, fabric, size / whole_elements(schedule), **options), size)
+
+
+def _cost_words(price: Cost, size: int) -> tuple[str, dict[str, Any]]:
+    """Return a cost of ``size`` B of the whole array compared with the bound, in words and as facts."""
     ratio = price.seconds / price.bound.seconds if price.bound.seconds else None
     text = f"{size_words(size)} in {time_words(price.seconds)} on {price.fabric}, {price.model} model"
-    if ratio is not None and ratio > 1 + _EQUAL:
+    if ratio is not None and ratio > 1 + EQUAL:
         text += f"; {ratio:.2f} times the bound of {time_words(price.bound.seconds)} for any schedule"
     else:
         text += f"; optimal: no schedule takes less time ({price.bound.why})"
@@ -178,8 +138,8 @@ def _wanted(
         pieces = algorithm.parts
         chunks = fabric.ranks * (fabric.ranks if collective in CUT_BY_RANK else 1)
         chunks *= 2 if collective == "all-to-all" else 1
-        if pieces < 1 or chunks * pieces > _MOST_CHUNKS:
-            most = _MOST_CHUNKS // chunks
+        if pieces < 1 or chunks * pieces > MOST_CHUNKS:
+            most = MOST_CHUNKS // chunks
             allowed = f"whole numbers from 1 to {most}" if most else "fewer GPUs"
             raise InputError(f"--pieces: {pieces} given for {fabric.ranks} GPUs; allowed: {allowed}")
         elements = algorithm.elements or default_elements(fabric.ranks, pieces)
@@ -288,7 +248,9 @@ class SolverOptions:
         "optimal, electrical: exactly so many steps; exit code 1 if proved impossible.", limits=(1, 4096)
     )
     rounds: int | None = option("optimal: rounds of all steps together. [default: --steps]", limits=(1, 4096))
-    bytes: str | None = option("optimal: of the whole array, for the time that is shown. [default: 64M]")
+    bytes: str | None = option(
+        "optimal: of the whole array, for the time; electrical: asks for the least time. [default: 64M]"
+    )
     conditions: Path | None = option(
         "optimal: what is held before and after, a schedule (JSON) without transfers."
     )

@@ -20,6 +20,7 @@ from wavefabric.collectives.conditions import Layout
 from wavefabric.collectives.schedule import Schedule
 from wavefabric.collectives.synthesis.deadline import Deadline
 from wavefabric.collectives.synthesis.demand import Demand, task
+from wavefabric.collectives.synthesis.division import divide
 from wavefabric.collectives.synthesis.problem import Edge, Links
 from wavefabric.collectives.synthesis.search import Solution
 from wavefabric.collectives.synthesis.write import ScheduleWriter
@@ -43,13 +44,16 @@ class EqualTrees:
 Forest = tuple[list[EqualTrees], Fraction]
 
 
-def forests(layout: Layout, links: Links, trees: int, until: float = inf, most: float = inf) -> list[Forest]:
+def forests(
+    layout: Layout, links: Links, trees: int | None, until: float = inf, most: float = inf
+) -> list[Forest]:
     """Return a forest for the sums of ``layout`` and one for the copies; one alone if it serves both.
 
-    A root of c chunks gets ``trees`` c/g trees, where g is the greatest common divisor of all c. Each forest
-    takes the fewest rounds that links allow if each pair of ranks carries whole trees, and is empty if its
-    time exceeds ``most``. `OutOfTime` after ``until``; `InputError` if chunks go to some ranks only, or links
-    do not connect all ranks.
+    A root of c chunks gets ``trees`` c/g trees, where g is the greatest common divisor of all c. Pairs of
+    ranks get whole trees in turn, and links carry a forest in the fewest rounds for which these suffice;
+    with ``trees`` None `divide` finds the numbers, and the time is the shortest of any trees. A forest is
+    empty if its time exceeds ``most``. `OutOfTime` after ``until``; `InputError` if chunks go to some ranks
+    only, or links do not connect all ranks.
     """
     todo, stop, back = task(layout), Deadline(until, 1), links.reversed()
     mirrored = back.capacity == links.capacity and {*back.groups} == {*links.groups}
@@ -68,11 +72,29 @@ def forest_schedule(layout: Layout, made: list[Forest]) -> Schedule:
     return writer.schedule()
 
 
-def _forest(demand: Demand, links: Links, trees: int, stop: Deadline, most: float) -> Forest:
+def _forest(demand: Demand, links: Links, trees: int | None, stop: Deadline, most: float) -> Forest:
     n, chunks = demand.ranks, Counter(min(chunk.have) for chunk in demand.chunks)
     if any(len(chunk.have) != 1 or len(chunk.need) != n - 1 for chunk in demand.chunks):
         raise InputError("layout: chunks for some ranks; allowed: chunks from one rank to all others")
-    wanted = np.array([chunks[r] for r in range(n)], np.int32) // gcd(*chunks.values()) * trees
+    weights = np.array([chunks[r] for r in range(n)], np.int32) // gcd(*chunks.values())
+    if trees is None:
+        division = divide(links, weights, stop.at)
+        if division is None:
+            raise InputError("links: they do not join the ranks; allowed: links that do")
+        wanted, table = weights * division.trees, division.carried
+        in_all = division.rounds / int(weights.sum())
+    else:
+        wanted = weights * trees
+        rounds, table = _even_division(links, wanted, trees, stop)
+        in_all = rounds / int(wanted.sum())
+    return _pack(table, wanted, stop) if in_all <= most else [], in_all
+
+
+def _even_division(
+    links: Links, wanted: np.ndarray, trees: int, stop: Deadline
+) -> tuple[Fraction, np.ndarray]:
+    """Return the fewest rounds in which pairs served in turn carry the trees, and how many each carries."""
+    n = links.ranks
     routes = {e: [i for i, (group, _) in enumerate(links.groups) if e in group] for e in links.usable}
     capacities = {*links.capacity.values(), *(most for _, most in links.groups)} - {0} or {1}
 
@@ -89,8 +111,7 @@ def _forest(demand: Demand, links: Links, trees: int, stop: Deadline, most: floa
     steps = (Fraction(i, c) for c in capacities if high * c < 1e5 for i in range(int(high * c) + 1))
     tried = sorted({high, *steps})
     rounds = tried[bisect_left(tried, True, key=carries)]
-    in_all, table = rounds / int(wanted.sum()), _divide(rounds, links, routes, wanted.sum())
-    return _pack(table, wanted, stop) if in_all <= most else [], in_all
+    return rounds, _divide(rounds, links, routes, wanted.sum())
 
 
 def _strides(ranks: int) -> list[int]:

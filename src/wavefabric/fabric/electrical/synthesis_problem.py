@@ -8,7 +8,7 @@ import numpy as np
 from wavefabric.collectives.synthesis.demand import FAR, distances
 from wavefabric.collectives.synthesis.problem import Links
 from wavefabric.fabric.electrical.fabric import Fabric
-from wavefabric.fabric.electrical.static_routes import resource_use
+from wavefabric.fabric.electrical.static_routes import resource_use, static_routes
 
 
 def direct_links(fabric: Fabric) -> Links | None:
@@ -30,7 +30,8 @@ def routed_links(fabric: Fabric, unit: float | None = None) -> Links:
     ``unit`` is the bandwidth in B/s of one chunk per round, by default of the slowest link or group. Routes
     are static; `InputError` for a pair without a route.
     """
-    pairs = list(permutations(range(fabric.ranks), 2))
+    first_wire = static_routes(fabric).table
+    pairs = [pair for pair in permutations(range(fabric.ranks), 2) if first_wire[pair] >= 0]
     use = resource_use(fabric, *np.array(pairs, np.int64).reshape(-1, 2).T)
     most = np.zeros(use.capacity.size)  # largest fraction of a pair's bytes on each resource
     np.maximum.at(most, use.resource, use.fraction)

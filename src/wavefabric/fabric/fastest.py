@@ -1,0 +1,238 @@
+"""Find the fastest schedule of a collective operation on an electrical fabric, by every method there is."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from math import inf
+from typing import Any
+
+from wavefabric.base.errors import InputError
+from wavefabric.base.units import time_words
+from wavefabric.collectives.conditions import COLLECTIVES, default_elements, layout, whole_elements
+from wavefabric.collectives.registry import ALGORITHMS, build, extent, rings_of, why_refused
+from wavefabric.collectives.schedule import Schedule
+from wavefabric.collectives.synthesis.deadline import OutOfTime, fraction, now
+from wavefabric.collectives.synthesis.forest import Forest, forest_schedule, forests
+from wavefabric.collectives.synthesis.problem import Undecided
+from wavefabric.collectives.synthesis.synthesise import least_steps
+from wavefabric.collectives.verify import verify
+from wavefabric.fabric.candidates import algorithm_grid
+from wavefabric.fabric.cost_models.cost import Cost, cost
+from wavefabric.fabric.electrical.fabric import Fabric
+from wavefabric.fabric.electrical.synthesis_problem import direct_links, routed_links
+
+#: Largest number of chunks of all ranks together; with more, posing the problem takes too long.
+MOST_CHUNKS = 1 << 19
+#: Largest number of pairs of GPUs for which the linear program of `divide` is solved.
+_MOST_PAIRS = 4100
+#: Largest number of chunks that the exact search for the fewest steps is given.
+_MOST_EXACT = 512
+#: Fractions tried of the pieces that suit trees of one depth; most trees are less deep than the deepest.
+_PARTS = (0.1, 0.2, 0.3, 0.42, 0.6, 1)
+#: Relative difference from a bound below which a time counts as equal to the bound.
+EQUAL = 1e-9
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """Holds the time of a method's schedule, s, or infinity and in ``why`` the reason that it made none."""
+
+    method: str
+    seconds: float = inf
+    why: str = ""
+
+
+#: An attempt, with its schedule and cost if it made one.
+_Result = tuple[Attempt, Schedule | None, Cost | None]
+
+
+@dataclass(frozen=True)
+class FastestSchedule:
+    """Holds the fastest schedule found, the method that made it, its cost, and all attempts in order."""
+
+    schedule: Schedule
+    method: str
+    cost: Cost
+    attempts: tuple[Attempt, ...]
+
+    @property
+    def gap(self) -> float:
+        """Return how much longer than the bound of any schedule it takes, as a fraction of the bound."""
+        bound = self.cost.bound.seconds
+        return self.cost.seconds / bound - 1 if bound else 0.0
+
+
+def fastest_schedule(
+    collective: str,
+    fabric: Fabric,
+    nbytes: float,
+    *,
+    pieces: int | None = None,
+    elements: int | None = None,
+    root: int = 0,
+    until: float = inf,
+    progress: Callable[[str], object] = lambda text: None,
+) -> FastestSchedule:
+    """Return the fastest schedule of ``nbytes`` B of the whole array, of all that the methods find.
+
+    Methods: every algorithm of the registry; spanning trees over evenly divided links and over the division
+    of `collectives.synthesis.division`, which reaches the shortest time of any trees; on fabrics whose GPUs
+    are joined by direct links, the fewest steps by a solver. The search ends when a schedule meets the
+    bound, or at the time ``until`` (`deadline.now`).
+
+    ``pieces`` and ``elements`` fix how the array is cut, by default as is fastest. ``progress`` is called
+    with a line of text at each improvement. `Undecided` if no schedule was found.
+    """
+    search = _Search(collective, fabric, nbytes, pieces, elements, root, until)
+    attempts: list[Attempt] = []
+    best: FastestSchedule | None = None
+    for attempt, schedule, price in search.attempts():
+        attempts.append(attempt)
+        least = inf if best is None else best.cost.seconds * (1 - EQUAL)
+        if schedule is not None and price is not None and price.seconds < least:
+            best = FastestSchedule(schedule, attempt.method, price, ())
+            progress(f"{time_words(price.seconds)}: {attempt.method}")
+        if now() > until or (best is not None and best.gap <= EQUAL):
+            break
+    if best is None:
+        raise Undecided(f"--fabric: {fabric.name} is too large; allowed: fewer GPUs, or more time")
+    return replace(best, attempts=tuple(attempts))
+
+
+def _failed(method: str, why: str) -> _Result:
+    return Attempt(method, why=why), None, None
+
+
+class _Search:
+    """Makes schedules of one operation by all methods and computes their costs."""
+
+    def __init__(
+        self,
+        collective: str,
+        fabric: Fabric,
+        nbytes: float,
+        pieces: int | None,
+        elements: int | None,
+        root: int,
+        until: float,
+    ):
+        self._collective, self._fabric, self._nbytes, self._root = collective, fabric, nbytes, root
+        self._pieces, self._elements, self._until = pieces, elements, until
+        self._latency = fabric.alpha + 2 * max(link.latency for link in fabric.links)
+        self._rooted = collective in ("broadcast", "reduce")
+        #: Pieces of the array of which every rank has a part: all-reduces are divided among the ranks.
+        self._base = pieces or (fabric.ranks if collective == "all-reduce" else 1)
+
+    def attempts(self) -> Iterator[_Result]:
+        """Yield the attempts of all methods, those that are ready at once first."""
+        yield from self._registry()
+        yield from self._exact()
+        yield from self._trees()
+
+    def _attempt(self, method: str, make: Callable[[], Schedule]) -> _Result:
+        try:
+            schedule = make()
+            price = cost(schedule, self._fabric, self._nbytes / whole_elements(schedule))
+        except OutOfTime:
+            return _failed(method, "out of time")
+        except InputError as error:  # such as a pair without a route, or no switch that multicasts
+            return _failed(method, str(error))
+        return Attempt(method, price.seconds), schedule, price
+
+    def _registry(self) -> Iterator[_Result]:
+        n, alone = self._fabric.ranks, self._nbytes / max(link.bandwidth for link in self._fabric.links)
+        for name in sorted(ALGORITHMS, key=lambda name: name != "direct"):
+            # A switch reads one piece while it writes another: enough pieces keep both directions busy.
+            pipelined = (
+                ALGORITHMS[name].switched and self._collective == "all-reduce" and self._pieces is None
+            )
+            fill = min(round((alone / (self._latency or 1e-9)) ** 0.5), MOST_CHUNKS // (4 * n * n))
+            grid = algorithm_grid(name, n, self._fabric)
+            for pieces in (self._pieces or 1, *[fill] * (pipelined and fill > 1)):
+                how = {"pieces": pieces, "root": self._root, "grid": grid}
+                parts = pieces * rings_of(name, grid)
+                method = f"algorithm {name}" + (f", {pieces} pieces" if pieces > 1 else "")
+                if why := why_refused(name, self._collective, n, **how):
+                    if self._collective in ALGORITHMS[name].collectives:
+                        yield _failed(method, why)
+                elif extent(name, self._collective, n, parts)[1] > MOST_CHUNKS:
+                    yield _failed(method, f"more than {MOST_CHUNKS} chunks")
+                else:
+                    yield self._attempt(method, partial(self._built, name, parts, how))
+
+    def _built(self, name: str, parts: int, how: dict[str, Any]) -> Schedule:
+        n = self._fabric.ranks
+        schedule = build(name, self._collective, n, self._elements or default_elements(n, parts), **how)
+        verify(schedule)
+        return schedule
+
+    def _exact(self) -> Iterator[_Result]:
+        links, n, method = direct_links(self._fabric), self._fabric.ranks, "fewest steps over direct links"
+        pieces = self._pieces or (n if self._collective in ("all-reduce", "broadcast", "reduce") else 1)
+        if links is None or self._collective not in COLLECTIVES:
+            return
+        if n * pieces > _MOST_EXACT:
+            yield _failed(method, f"more than {_MOST_EXACT} chunks")
+            return
+        limit = fraction(self._until, 0.3, 20.0) - now()
+
+        def make() -> Schedule:
+            elements = self._elements or default_elements(n, pieces)
+            wanted = layout(self._collective, n, elements, pieces, self._root)
+            return least_steps(wanted, links, time_limit=max(limit, 0.1)).schedule
+
+        yield self._attempt(f"{method}, {pieces} piece{'s' * (pieces > 1)}", make)
+
+    def _trees(self) -> Iterator[_Result]:
+        n, most = self._fabric.ranks, inf
+        try:
+            links = routed_links(self._fabric, 1.0)
+        except InputError as error:
+            yield _failed("trees", str(error))
+            return
+        few = [n - 1, 1, 2, 3][not self._rooted : 4 * (n * n <= MOST_CHUNKS)]
+        counts: list[int | None] = [*few]
+        if len(links.usable) <= _MOST_PAIRS:
+            counts.append(None)
+        for count in counts:
+            words = (
+                "trees over the best division of the links"
+                if count is None
+                else f"trees: {count} of each root"
+            )
+            try:
+                whole = layout(self._collective, n, n * self._base, self._base, self._root)
+                forest = forests(whole, links, count, self._until, most)
+            except OutOfTime:
+                yield _failed(words, "out of time")
+                return
+            except InputError as error:  # trees do not serve an all-to-all, a gather or a scatter
+                yield _failed(words, str(error))
+                return
+            if not forest[0][0]:
+                yield _failed(words, "not 1 % faster than fewer trees")
+                continue
+            most = float(forest[0][1]) * 0.99
+            yield from self._pipelines(forest, words)
+
+    def _pipelines(self, forest: list[Forest], words: str) -> Iterator[_Result]:
+        """Yield schedules over ``forest`` that send the data of each tree in pieces, one after the other."""
+        n = self._fabric.ranks
+        trees = max(tree.all for group, _ in forest for tree in group)
+        depth = max(depth for group, _ in forest for tree in group for _, depth in tree.reached.values())
+        # P pieces per tree take P + depth − 1 rounds, each of 1/P of the transfer.
+        seconds = (depth - 1) * float(forest[0][1]) * self._nbytes
+        most = max(1, MOST_CHUNKS // (trees * n * (1 if self._rooted else n)))
+        longest = max(1, min(round((seconds / (self._latency or 1e-9)) ** 0.5), most))
+        lengths = sorted({max(1, round(longest * part)) for part in _PARTS})
+        cuts = [self._pieces] if self._pieces else [self._base * trees * length for length in lengths]
+        before = inf
+        for pieces in cuts:
+            elements = self._elements or default_elements(n, pieces)
+            method = f"{words}, {depth} deep, {pieces} piece{'s' * (pieces > 1)}"
+            cut = layout(self._collective, n, elements, pieces, self._root)
+            result = self._attempt(method, partial(forest_schedule, cut, forest))
+            yield result
+            if result[0].seconds >= before:  # further pieces add latency alone
+                return
+            before = result[0].seconds

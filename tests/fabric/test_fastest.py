@@ -1,0 +1,92 @@
+"""The fastest schedule of all methods: proved, never slower than any, and close to what machines can do."""
+
+import math
+from pathlib import Path
+
+import pytest
+
+from wavefabric.collectives import kind, verify
+from wavefabric.collectives.synthesis import Undecided
+from wavefabric.fabric import Fabric, load
+from wavefabric.fabric.electrical.fabric import Link
+from wavefabric.fabric.fastest import fastest_schedule
+
+GIB = 2.0**30
+DATA = Path(__file__).parents[1] / "data" / "fabric"
+
+
+def planes(nodes=2, gpus=4):
+    """Nodes with a switch; the adapters of even GPUs are in one network, those of odd GPUs in another."""
+    links = []
+    for gpu in range(nodes * gpus):
+        for switch, rate in ((f"node{gpu // gpus}", 300e9), (f"plane{gpu % 2}", 25e9)):
+            links += [Link(f"GPU{gpu}", switch, rate), Link(switch, f"GPU{gpu}", rate)]
+    names = tuple(f"GPU{gpu}" for gpu in range(nodes * gpus))
+    switches = (*(f"node{node}" for node in range(nodes)), "plane0", "plane1")
+    return Fabric("planes", names, switches, tuple(links), 0.7e-6)
+
+
+def check(fastest, collective):
+    verify(fastest.schedule)
+    assert kind(fastest.schedule)[0] == collective
+    assert all(math.isinf(attempt.seconds) == bool(attempt.why) for attempt in fastest.attempts)
+    assert fastest.cost.seconds == min(attempt.seconds for attempt in fastest.attempts)
+    assert fastest.cost.seconds >= fastest.cost.bound.seconds * (1 - 1e-9)
+
+
+@pytest.mark.parametrize("collective", ["all-gather", "reduce-scatter", "all-reduce", "broadcast"])
+def test_pairs_without_a_route_are_no_obstacle(collective):
+    said = []
+    fastest = fastest_schedule(collective, planes(), 64 * 2.0**20, progress=said.append)
+    check(fastest, collective)
+    assert fastest.method.startswith("trees")
+    assert fastest.gap < 0.12
+    assert said[-1].endswith(fastest.method)
+    assert any("no way from" in attempt.why for attempt in fastest.attempts)
+
+
+@pytest.mark.parametrize(
+    ("name", "most_ms"),
+    [
+        ("a100x1", 3.14),  # ForestColl's 3.13 ms at 1 GB, of which 3.13 are the bound of any schedule
+        ("a100x2", 3.17),
+        pytest.param("ndv2x2", 43.6, marks=pytest.mark.slow),  # TE-CCL: 46.98
+    ],
+)
+def test_published_machines(name, most_ms):
+    fastest = fastest_schedule("all-gather", load(DATA / f"{name}.toml"), GIB)
+    check(fastest, "all-gather")
+    assert fastest.cost.seconds * 1e3 < most_ms
+    assert fastest.gap < 0.021
+
+
+@pytest.mark.slow
+def test_direct_links_are_used_side_by_side():
+    """On DGX-1 the fewest steps take 10.7 ms; trees over all NVLinks do not wait for the slowest link."""
+    fastest = fastest_schedule("all-gather", load("dgx-1"), GIB)
+    check(fastest, "all-gather")
+    assert fastest.cost.seconds < 6.25e-3
+    steps = [attempt.seconds for attempt in fastest.attempts if "fewest steps" in attempt.method]
+    assert min(steps) > 10e-3
+
+
+def test_small_arrays_take_few_rounds():
+    fastest = fastest_schedule("all-gather", load("dgx-1"), 8192.0)
+    check(fastest, "all-gather")
+    assert fastest.schedule.communication_rounds <= 3
+
+
+def test_pieces_that_are_given_stay():
+    fastest = fastest_schedule("all-gather", planes(), GIB, pieces=3, elements=48)
+    assert {sizes.shape for sizes in fastest.schedule.sizes} == {(8, 24)}
+
+
+def test_out_of_time():
+    with pytest.raises(Undecided, match="--fabric: planes is too large; allowed: fewer GPUs, or more time"):
+        fastest_schedule("all-gather", planes(), GIB, until=-math.inf)
+
+
+def test_what_has_no_trees():
+    fastest = fastest_schedule("all-to-all", load("nodes:2x8"), GIB)
+    check(fastest, "all-to-all")
+    assert "allowed: chunks from one rank to all others" in fastest.attempts[-1].why
