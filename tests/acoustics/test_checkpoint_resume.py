@@ -412,7 +412,7 @@ def test_a_full_disk_at_a_later_checkpoint(simple, monkeypatch):
         plain(file, *rest)
 
     monkeypatch.setattr(files, "_write", full)
-    with pytest.warns(RuntimeWarning, match=r"run\.checkpoint: No space left on device; the run goes on"):
+    with pytest.warns(RuntimeWarning, match=r"run\.checkpoint: No space left on device; the run continues"):
         simple.run(every=5)
     assert len(written) == 4
     check(simple, wanted)

@@ -99,7 +99,7 @@ def test_a_full_disk_at_a_later_checkpoint(run, tmp_path, monkeypatch):
         plain(*words)
 
     monkeypatch.setattr(checkpoint_file, "_write", full)
-    with pytest.warns(RuntimeWarning, match=r"parts\.h5\.checkpoint: No space .*; the run goes on"):
+    with pytest.warns(RuntimeWarning, match=r"parts\.h5\.checkpoint: No space .*; the run continues"):
         links.run_link(run, tmp_path / "parts.h5")
     assert len(written) >= 8
     monkeypatch.undo()

@@ -244,7 +244,7 @@ def test_a_full_disk_is_survived_while_an_earlier_checkpoint_is_whole(path, monk
     before = names(path)
     with monkeypatch.context() as broken:
         broken.setattr(checkpoint_file, "_write", full)
-        with pytest.warns(RuntimeWarning, match=r"run\.checkpoint\S*: No space .*; the run goes on"):
+        with pytest.warns(RuntimeWarning, match=r"run\.checkpoint\S*: No space .*; the run continues"):
             assert attempt() == [None] * size
         result = attempt(last=True)
         assert all(isinstance(error, OSError) and path.name in error.filename for error in result)
