@@ -27,7 +27,7 @@ from wavefabric.runtime.exchange.communicator import Communicator
 
 
 class Form(NamedTuple):
-    """Pairs a class of stages, which compute a time step, with the layout of their fields over the ranks."""
+    """Names the class that computes time steps and the class that distributes its fields over the ranks."""
 
     stages: type[Any]
     layout: type[FieldLayout]
@@ -76,7 +76,8 @@ def make_stages(
 
     ``problem`` describes the whole grid. If ``comm`` has several ranks, all must call this function, and
     ``decomposition`` (by default a global one) divides the grid among them. ``plain`` selects transforms of
-    whole arrays, not fused kernels. ``indexed`` allows a medium to be stored as indices into a table.
+    whole arrays, not fused kernels. ``indexed`` allows a medium of few materials to be stored as indices into
+    a table.
     """
     if comm is None or comm.size == 1:
         comm, rank, decomposition = None, 0, _on_one_device(problem)
@@ -98,7 +99,8 @@ def stages_form(
 ) -> Form:
     """Return the classes that compute the time steps of a run and distribute its fields over the ranks.
 
-    ``one_sided`` says whether kernels can write into the memory of other ranks.
+    ``plain`` selects transforms of whole arrays, not fused kernels. ``one_sided`` says whether kernels can
+    write into the memory of other ranks.
     """
     sharing = "one" if decomposition.ranks == 1 else decomposition.options.kind
     if problem.axisymmetric:

@@ -10,7 +10,8 @@ from wavefabric.base.errors import require
 def mean_intensity(amplitude: Any, density: Any, sound_speed: Any) -> Any:
     """Return the time-averaged intensity p²/(2ρc) of a plane wave, W/m², from its pressure amplitude.
 
-    Arguments, numbers or arrays, are in Pa, kg/m³ and m/s. The formula is also used where waves cross.
+    Arguments, numbers or arrays, are in Pa, kg/m³ and m/s. Where several waves cross, the result is only an
+    estimate.
     """
     return amplitude * amplitude / (2 * density * sound_speed)
 

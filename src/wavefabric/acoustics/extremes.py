@@ -13,10 +13,12 @@ _COLUMNS = 11
 
 
 class Extremes(NamedTuple):
-    """Holds the smallest and the largest value of each parameter of a medium, and of products of parameters.
+    """Holds the smallest and the largest value of each parameter of a medium, and of some of their products.
 
-    Products, as of density and squared sound speed, are taken point by point; α₀ is in dB/(MHz^y cm). If an
-    array contains a NaN, both extremes are NaN. Only real numbers and real arrays of the grid's shape count.
+    A product, such as density times squared sound speed, is computed at each grid point before its extremes
+    are determined. The absorption coefficient α₀ is in dB/(MHz^y cm). If an array contains a NaN, both
+    extremes are NaN. Parameters that are neither real numbers nor real arrays of the grid's shape are left
+    out.
     """
 
     ranges: dict[str, Range]
@@ -28,9 +30,10 @@ class Extremes(NamedTuple):
 
 
 def find_extremes(shape: tuple[int, int, int], medium: Mapping[str, Any], power: float) -> Extremes:
-    """Return the smallest and largest values of a medium's parameters; ``power``: absorption exponent y.
+    """Return the smallest and largest values of a medium's parameters and of products of them.
 
-    ``medium`` maps the names of parameters to a number or an array (Nz, Ny, Nx).
+    ``medium`` is a dictionary from names of parameters to numbers or arrays (Nz, Ny, Nx). ``power`` is the
+    exponent y of the absorption α₀ f^y.
     """
     arrays = {name: np.asarray(value) for name, value in medium.items() if value is not None}
     usable = {
@@ -60,7 +63,7 @@ def find_extremes(shape: tuple[int, int, int], medium: Mapping[str, Any], power:
 
 
 def _prepared(array: np.ndarray) -> np.ndarray:
-    """Return ``array`` as contiguous float32 or float64; only one element if it repeats a single value."""
+    """Convert an array to contiguous float32 or float64; of a single broadcast number keep one element."""
     if not any(array.strides):
         array = array[(slice(0, 1),) * array.ndim]
     dtype = array.dtype if array.dtype in (np.float32, np.float64) else np.float64

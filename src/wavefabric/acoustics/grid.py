@@ -107,9 +107,9 @@ class Grid:
 
     @property
     def coordinates(self) -> tuple[np.ndarray, ...]:
-        """Return x(, y(, z)) of the points, m, one vector per axis.
+        """Return the coordinates of the grid points, m, as one vector per axis: x(, y(, z)).
 
-        Point ``N // 2`` is the origin, as in k-Wave; along a radius the first point.
+        The origin is point ``N // 2`` of an axis of N points, as in k-Wave, but the first point of a radius.
         """
         origins = zip(self.shape, self.spacing, self.origin, strict=True)
         return tuple((np.arange(n) - first) * d for n, d, first in origins)
@@ -121,7 +121,7 @@ class Grid:
 
     @property
     def periodic(self) -> tuple[bool, ...]:
-        """Return whether each axis is periodic: it has no PML and is not a radius."""
+        """Return for each axis whether it is periodic: it has no PML and is not a radius."""
         return tuple(not size and not (self.axisymmetric and i == 1) for i, size in enumerate(self.pml_size))
 
     @property
@@ -142,7 +142,7 @@ class Grid:
 
     @property
     def total_shape(self) -> tuple[int, int, int]:
-        """Return (Nx, Ny, Nz) of the grid with a PML that is added around it; 1 along missing axes."""
+        """Return (Nx, Ny, Nz) of the grid including a PML that is added around it; 1 along missing axes."""
         shape, before, after = (*self.shape, 1, 1), self.margin, self._after
         return tuple(n + m + k for n, m, k in zip(shape, before, after, strict=False))  # type: ignore[return-value]
 
@@ -193,11 +193,11 @@ class Grid:
         return whole + 1
 
     def to_memory(self, values: Any, key: str, outside: Literal["edge", "zero"] = "edge") -> np.ndarray:
-        """Return a real field [x, y(, z)] in the solver's order, (Nz, Ny, Nx), extended by an added PML.
+        """Convert a field [x, y(, z)] to the solver's memory order, (Nz, Ny, Nx), extended by an added PML.
 
-        ``outside`` selects the values in a PML that is added around the grid: those at the grid's edge, or
-        zeros. ``key`` names the field in errors. A float field is not copied if no PML is added and x is
-        fastest in memory (Fortran order) already.
+        In a PML that is added around the grid, the values are those at the grid's edge if ``outside`` is
+        ``"edge"``, else zeros. ``key`` names the field in errors. A float field is not copied if no PML is
+        added and x is fastest in memory (Fortran order) already.
         """
         array = self._shaped(values, key)
         ensure(array.dtype.kind in "fiub", key, f"is of type {array.dtype}", "real numbers")
@@ -227,7 +227,7 @@ class Grid:
         return np.pad(mask, list(zip(self.margin, self._after, strict=True))[::-1])
 
     def from_edges(self, field: np.ndarray) -> np.ndarray:
-        """Return a solver's field as [x, y(, z)]; sum values in an added PML into the nearest edge points.
+        """Convert a solver's field to [x, y(, z)]; add the values in an added PML to the nearest edge points.
 
         This is the transpose of `to_memory`, which copies edge values into the PML.
         """
@@ -241,7 +241,7 @@ class Grid:
         return np.array(self.from_memory(whole))
 
     def from_memory(self, field: np.ndarray) -> np.ndarray:
-        """Return a solver's field (Nz, Ny, Nx) as a view [x, y(, z)] without the points of an added PML."""
+        """Return the view [x, y(, z)] of a solver's field (Nz, Ny, Nx) that leaves out an added PML."""
         shape = (*self.shape, 1, 1)
         inner = tuple(slice(m, m + n) for m, n in zip(self.margin, shape, strict=False))
         view = field[inner[::-1]].transpose()
@@ -282,7 +282,8 @@ class Grid:
 def auto_pml_size(n: int, sizes: range, sides: int = 2) -> int:
     """Return the PML size for which the largest prime factor of an axis of ``n`` points plus PML is smallest.
 
-    With a PML on one side only, as along a radius, the total is even: a GPU transforms no odd length.
+    The size is one of ``sizes``. With a PML on one side only (``sides`` is 1), as along a radius, the total
+    is even: a GPU transforms no odd length.
     """
     # min() keeps the first of equally good sizes, the thinnest.
     fits = [size for size in sizes if sides == 2 or (n + size) % 2 == 0]

@@ -102,7 +102,7 @@ class Medium:
         return low, high
 
     def on(self, grid: Any) -> dict[str, Any]:
-        """Return the arguments of `Problem` that describe this medium on a `Grid`, by name."""
+        """Return the arguments of `Problem` for this medium on a `Grid`, a dictionary from name to value."""
 
         def to_memory(value: Any, key: str) -> float | np.ndarray:
             return value if isinstance(value, float) else grid.to_memory(value, key)
@@ -126,10 +126,10 @@ class Medium:
 
 
 def stagger(field: float | np.ndarray, axis: int, wrap: bool = False) -> float | np.ndarray:
-    """Return a field (Nz, Ny, Nx) half a spacing further along ``axis`` (0 = x), as means of neighbours.
+    """Interpolate a field (Nz, Ny, Nx) to the points half a spacing further along ``axis`` (0 = x).
 
-    With ``wrap``, for a periodic axis, the neighbour of the last point is the first one. Otherwise the last
-    point keeps its value, as in k-Wave.
+    Each result is the mean of two neighbours; a number stays as it is. With ``wrap``, for a periodic axis,
+    the neighbour of the last point is the first one. Otherwise the last point keeps its value, as in k-Wave.
     """
     if not isinstance(field, np.ndarray):
         return field
@@ -140,12 +140,12 @@ def stagger(field: float | np.ndarray, axis: int, wrap: bool = False) -> float |
 
 
 def density_jump(density: Any, sound_speed: Any, between: Sequence[Any] = ()) -> str | None:
-    """Describe the reflection that is lost at the largest jump of the density; return None without a jump.
+    """Describe in words the reflection lost at the largest jump of the density; return None without a jump.
 
     A jump is a change of more than `LARGEST_JUMP`-fold between two neighbouring grid points. ``between``
-    holds the densities halfway between neighbours along x, y(, z), as arrays in memory order. A jump does not
-    count where the density halfway is less than the larger of its neighbours divided by 2.1, so below their
-    mean: there the impedance changes smoothly enough.
+    holds, for x, y(, z), the densities halfway between neighbours, arrays in memory order. If the density
+    halfway is less than the larger of both neighbours divided by 2.1, and so less than their mean, the change
+    is no jump: there the impedance changes smoothly enough.
     """
     rho, worst = np.asarray(density), (float(LARGEST_JUMP), 0.0)
     jumps = rho.size > 1 and LARGEST_JUMP * rho.min() < rho.max()

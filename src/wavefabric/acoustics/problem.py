@@ -23,7 +23,7 @@ SOURCES = ("initial_pressure", "pressure_source", "velocity_source", "transducer
 
 @dataclass(frozen=True)
 class ProductSignal:
-    """Stores signals (steps, points) as the product ``waveforms @ weights.T``; slicing returns an array."""
+    """Stores signals (steps, points) as ``waveforms @ weights.T``; indexing returns an array of values."""
 
     waveforms: np.ndarray  # (steps, terms)
     weights: np.ndarray  # (points, terms)
@@ -57,7 +57,7 @@ Signal = np.ndarray | ProductSignal
 
 @dataclass(frozen=True)
 class PressureSource:
-    """A mass source in the solver's units: its density signal acts on each of the split densities."""
+    """A mass source in the solver's units: its signal drives each of the split densities ρ_x, ρ_y and ρ_z."""
 
     index: np.ndarray  # grid points, each once
     signal: Signal  # kg/m³ per time step
@@ -66,7 +66,7 @@ class PressureSource:
 
     @property
     def signals(self) -> tuple[Signal]:
-        """Return the signal in a tuple, like `VelocitySource.signals`."""
+        """Return a tuple with the one signal of this source, like `VelocitySource.signals`."""
         return (self.signal,)
 
 
@@ -96,7 +96,7 @@ class TransducerSource:
 
 @dataclass(frozen=True)
 class Interpolation:
-    """Sensor points between grid points: value = Σ weight · field[corner]; each row of weights sums to 1."""
+    """Sensor points between grid points: value = Σ weight · field over a cell's corners; weights sum to 1."""
 
     corners: np.ndarray  # flat indices of the cell around each point, (points, 2^dimensions)
     weights: np.ndarray  # linear, bi- or trilinear, same shape, float64
@@ -198,7 +198,10 @@ class Problem:
 
     @cached_property
     def facts(self) -> dict[Hashable, Any]:
-        """Return the cache of results computed from the medium; copies by `with_medium` share this cache."""
+        """Return the dictionary that caches results computed from the medium.
+
+        Copies by `with_medium` share this dictionary.
+        """
         return {}
 
     def fact(self, key: Hashable, find: Callable[[], Any]) -> Any:
@@ -208,7 +211,10 @@ class Problem:
         return self.facts[key]
 
     def with_medium(self, **changes: Any) -> "Problem":
-        """Return a copy with this grid and medium; ``changes`` sets dt, steps and sources (default: none)."""
+        """Return a copy with this grid and medium, but without sources.
+
+        ``changes`` are new values of ``dt``, ``steps`` and sources.
+        """
         assert changes.keys() <= {"dt", "steps", *SOURCES}
         other = replace(self, **dict.fromkeys(SOURCES) | changes)
         vars(other)["facts"] = self.facts
@@ -216,7 +222,7 @@ class Problem:
 
     @property
     def extremes(self) -> Extremes:
-        """Return the medium's extremes; staggered densities have the names ``density_staggered.x``, …"""
+        """Return the medium's `Extremes`; staggered densities are called ``density_staggered.x``, …"""
         return self.fact("extremes", self._find_extremes)
 
     def _find_extremes(self) -> Extremes:

@@ -124,7 +124,11 @@ class Results(dict[str, Any]):
 
 
 def _positions(where: Any, total: tuple[int, int, int], grid: Grid) -> dict[str, Data]:
-    """Return indices of a sensor's boxes or mask points, not counting an added PML; {} for other sensors."""
+    """Return a dictionary with the positions of a sensor's boxes or mask points; empty for other sensors.
+
+    The positions are 0-based, and do not count the points of an added PML: corners of boxes, or flat indices
+    of points.
+    """
     if isinstance(where, Cuboids):
         boxes = (np.stack([where.first, where.last], 1) - grid.margin)[..., : grid.dimensions]
         return {"boxes": Data(boxes, "", "first and last point of each along x, y(, z), from 0")}

@@ -52,8 +52,8 @@ class Observer(Protocol):
     def begin(self, stages: Stages, taken: int) -> StepRecording | None:
         """Start to observe a run after ``taken`` steps: 0, or the steps before a checkpoint.
 
-        Return None if `after` must be called after each step. Return a `StepRecording` if this reads the
-        fields within each step, so that it is enough to call `after` once for several steps.
+        Return None if `after` must be called after each step. Return a `StepRecording`, which reads the
+        fields within each step, if it is enough to call `after` once for several steps.
         """
         ...
 
@@ -169,7 +169,11 @@ class _Run:
         self._agreed = comm.size == 1
 
     def run(self, begun: float, loading: float) -> Report:
-        """Take the time steps, complete the output; delete incomplete output unless a checkpoint needs it."""
+        """Take the time steps, complete the output and return the report.
+
+        Incomplete output is deleted unless a checkpoint needs it. ``begun`` is the value of `working_time`
+        when the run began, ``loading`` the time, s, spent reading the input.
+        """
         if self._observer is not None:
             reads = self._observer.begin(self._stages, self._first)
             if reads is not None:
@@ -336,7 +340,10 @@ class _Run:
         self._checkpoint.save(self._arrays(), state, last)
 
     def _all_seconds(self) -> dict[str, float]:
-        """Return the wall time of each phase, s, including that of earlier processes before a checkpoint."""
+        """Return a dictionary from phase to wall time, s.
+
+        If the run was resumed from a checkpoint, the times of the earlier processes are included.
+        """
         taking = {"simulation": working_time() - self._began_steps, "postprocessing": 0.0}
         taking["compilation"] = CLOCK.seconds() - self._compiled_before
         so_far = taking | self._seconds

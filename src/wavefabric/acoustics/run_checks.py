@@ -25,8 +25,8 @@ def check_run(
     """Raise an error for an unstable time step; warn of sources that the grid or the medium distorts.
 
     All ranks must call this. ``names`` replaces entries of `PYTHON_NAMES`, the names of numbers in messages;
-    errors begin with ``where``. Two texts name remedies: ``stable`` follows the error of an unstable time
-    step, ``advice`` the warning of absorption that deviates from its power law.
+    errors begin with the text ``where``. The error of an unstable time step ends with the remedy ``stable``,
+    the warning of absorption that deviates from its power law with the remedy ``advice``.
     """
     if settings.check_stability:
         refuse_unstable(problem, settings, where, stable)

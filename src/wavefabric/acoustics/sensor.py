@@ -76,7 +76,7 @@ class Sensor:
         return cls(partial(_elements, mask), record, **more)
 
     def _recorded(self) -> tuple[tuple[str, ...], tuple[str, ...], tuple[float, ...]]:
-        """Return the quantities, the amplitudes (such as ``p_amp``), and the frequencies of these, Hz."""
+        """Return three tuples: quantities, amplitudes such as ``p_amp``, and frequencies of these, Hz."""
         key, names = "sensor.frequencies", names_of(self.record)
         tones = tuple(name for name in TONES if any(isinstance(n, str) and n == name for n in names))
         others = tuple(name for name in names if not isinstance(name, str) or name not in TONES)
@@ -116,7 +116,7 @@ def _cuboids(corners: tuple[Any, ...], grid: Grid) -> Cuboids:
 
 
 def _in_total(at: np.ndarray, grid: Grid) -> Any:
-    """Return the flat indices of points ``at`` [axis, …], coordinates in the grid, counting an added PML."""
+    """Convert indices ``at`` [axis, …] of grid points to flat indices in the grid with an added PML."""
     margin = np.array(grid.margin[: grid.dimensions]).reshape(-1, *[1] * (at.ndim - 1))
     return np.ravel_multi_index(tuple(at + margin), grid.total_shape[: grid.dimensions], order="F")
 

@@ -14,7 +14,7 @@ _FRACTION, _HIGHEST = 0.005, 0.9
 
 
 def check_series(values: Any, rows: int, key: str, *, shared: bool = False) -> np.ndarray:
-    """Return time series as a real array (rows, steps).
+    """Check time series, and return them as a real array (rows, steps).
 
     With ``shared`` a single series for all rows is allowed too, and is returned as (1, steps). `InputError`
     names ``key`` and the allowed shapes, and says if axes are in another order.
@@ -34,7 +34,7 @@ def check_series(values: Any, rows: int, key: str, *, shared: bool = False) -> n
 
 
 def densified(series: np.ndarray, factor: int) -> np.ndarray:
-    """Return time series (rows, steps), float64, interpolated to ``factor`` times their sampling rate.
+    """Interpolate time series (rows, steps) to ``factor`` times their sampling rate; return them as float64.
 
     The interpolation is band-limited. Each series is extended beyond its ends by its mirror image, to avoid
     jumps; for an initial pressure at rest this is exact at t = 0, p(−t) = p(t).
@@ -51,7 +51,10 @@ def densified(series: np.ndarray, factor: int) -> np.ndarray:
 
 
 def energy_above(series: np.ndarray, part: float) -> float:
-    """Return the fraction of the energy of series (rows, steps) above ``part`` of the Nyquist frequency."""
+    """Return the fraction of the energy of series (rows, steps) that lies at high frequencies.
+
+    These are the frequencies above ``part`` times the Nyquist frequency.
+    """
     energy = np.zeros(series.shape[1])
     for row in series:
         energy += np.abs(_spectrum(row)) ** 2
@@ -73,5 +76,5 @@ def warn_if_coarse(series: np.ndarray, dt: float, key: str) -> None:
 
 
 def _spectrum(row: np.ndarray) -> Any:
-    """Return the spectrum of a series extended by its mirror image; as many frequencies as samples."""
+    """Return the one-sided spectrum of a series extended by its mirror image, with one value per sample."""
     return np.fft.rfft(np.concatenate([row, row[-2:0:-1]]).astype(np.float64))

@@ -29,10 +29,10 @@ class Setup:
         return decompose(problem.shape, ranks, decomposition if ranks > 1 else None, problem.stacked)
 
     def stages(self, problem: Problem, recording: Recording, more: int = 0) -> Stages:
-        """Return stages with zero fields and the sources of ``problem``.
+        """Return the stages of a time step, with zero fields and the sources of ``problem``.
 
-        Those of the last run are used again if it had the same medium and time step. `InputError`: stages,
-        recording and ``more`` further bytes exceed the memory of a device.
+        The stages of the last run are used again if it had the same medium and time step. `InputError`: a
+        device lacks the memory for the stages, the recording and ``more`` further bytes.
         """
         comm, dtype, partition = self._options.ranks, self._options.dtype, self.partition(problem)
         last, stages = self._problem, self._stages

@@ -20,9 +20,9 @@ Part = tuple[slice, slice]
 
 
 def parts(shape: Shape, points: int) -> list[Part]:
-    """Split a grid (Nz, Ny, Nx) into blocks of at most ``points`` points, but at least one row.
+    """Return slices (z, y) that split a grid (Nz, Ny, Nx) into blocks of at most ``points`` points.
 
-    A block consists of whole planes, or of whole rows of one plane if a plane has too many points.
+    A block consists of whole planes or, if a plane has too many points, of rows of one plane, at least one.
     """
     nz, ny, nx = shape
     rows = max(1, points // max(nx, 1))
@@ -44,7 +44,10 @@ def run_setup(name: str, dtype: Any, points: int, *arguments: Any, threads: int 
 
 
 def partial_results(size: int, columns: int) -> np.ndarray:
-    """Return an uninitialised array (parts, columns), a row per part of a reduction over ``size`` items."""
+    """Return an uninitialised array (parts, columns) for the results of a reduction that runs in parts.
+
+    There are at most `_PARTS` parts, and no more than ``size``, the number of items that are reduced.
+    """
     return np.empty((max(1, min(size, _PARTS)), columns))
 
 
@@ -73,7 +76,7 @@ def largest(field: np.ndarray) -> float:
 
 
 def squared_slopes(field: np.ndarray) -> np.ndarray:
-    """Return the sums of squared differences of neighbours along x, y and z, and of squared values.
+    """Return four sums over the grid: squared differences of neighbours along x, y and z; squared values.
 
     ``field`` (Nz, Ny, Nx) is float32 or float64.
     """

@@ -86,7 +86,7 @@ def to_problem(
 def _with_source(
     grid: Grid, silent: Problem, source: Any, sensor: Sensor | None, steps: int
 ) -> tuple[Problem, Recording]:
-    """Return the problem ``silent`` with a source and a number of steps, and the recording."""
+    """Return the problem ``silent`` with a source and a number of steps, and the `Recording` of a sensor."""
     right = is_whole(steps) and 1 <= steps <= MOST_STEPS
     require(right, "steps", steps, f"a whole number from 1, up to {MOST_STEPS}")
     recording = (Sensor(record=WITHOUT_SENSOR) if sensor is None else sensor).on(grid)
@@ -171,7 +171,8 @@ def solve(
 
     ``adapt`` converts the recorded arrays to those that are returned and written. ``observer`` reads the
     fields during the run; ``setup`` keeps stages of earlier runs for reuse. ``naming`` are the arguments
-    ``names`` and ``first_index`` of `check`: how errors name the numbers of the problem, and count points.
+    ``names`` and ``first_index`` of `check`, for errors: the names of the problem's numbers, and the number
+    of its first grid point.
     """
     options = options.with_ranks(problem.shape)
     comm, output, checkpoints = options.ranks, options.output, options.checkpoints
@@ -287,9 +288,10 @@ class PreparedSimulation:
     def stack(
         self, problems: Sequence[Problem], recording: Recording, indexed: bool = True
     ) -> tuple[Problem, Recording, Setup]:
-        """Return a stack, one problem with ``problems`` as its planes; also its recording and its `Setup`.
+        """Combine 2-D problems into a stack; return the stack, its recording and its `Setup`.
 
-        ``recording`` is that of each plane. With ``indexed`` the medium may be stored by material number.
+        The stack is one `Problem` that has each of ``problems`` as a plane; each plane is recorded by
+        ``recording``. With ``indexed`` the medium may be stored by material number.
         """
         silent, planes = self._medium(), len(problems)
         if self._stack is None or (self._stack[0].shape[2], self._stack[1].indexed) != (planes, indexed):
@@ -308,7 +310,7 @@ class PreparedSimulation:
         settings: RunSettings,
         observer: Observer | None = None,
     ) -> list[Results]:
-        """Run a stack of ``problems`` that `stack` has returned; return the results of each problem."""
+        """Run the ``stack`` that `stack` made of ``problems``; return the results of each problem."""
         (problem, together, setup), sink = stack, MemorySink()
         report = run(problem, together, sink, settings, observer=observer, setup=setup)
         report.notes.append(f"one of {len(problems)} sources that were simulated together")
@@ -321,10 +323,10 @@ class PreparedSimulation:
     def problem(
         self, source: Any, sensor: Sensor | None, how: SettingsType
     ) -> tuple[Problem, Recording, SettingsType]:
-        """Return problem, recording and settings of a run.
+        """Return problem, recording and settings of a run with these arguments and the settings ``how``.
 
-        These settings skip the stability check if the time step is known to be stable. Without a sensor the
-        quantities ``how.record`` are recorded, by default ``p_max_all`` and ``p_final``.
+        The returned settings skip the stability check if the time step is known to be stable. Without a
+        sensor the quantities ``how.record`` are recorded, by default ``p_max_all`` and ``p_final``.
         """
         check_inputs(self.grid, self.medium, source, sensor)
         ensure(how.steps is None or how.t_end is None, "steps", "is given along with t_end", "one of them")

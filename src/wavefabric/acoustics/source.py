@@ -150,7 +150,7 @@ class Source:
         return replace(self, **waves)
 
     def on(self, grid: Grid, sound_speed: float | np.ndarray, dt: float) -> dict[str, Any]:
-        """Return the arguments of `Problem` that describe this source on a grid, by name.
+        """Return the arguments of `Problem` for this source on a grid, a dictionary from name to value.
 
         ``sound_speed`` (a number, or (Nz, Ny, Nx) of the total grid) sets the scale at each point.
         """
@@ -187,14 +187,14 @@ class Source:
         return np.ones(1) if self.u_mode == "dirichlet" else 2 * c * dt / grid.spacing["xyz".index(name[1])]
 
     def scale_power(self, name: str) -> int:
-        """Return the power of the sound speed in the factors by which `scale` converts signal ``name``."""
+        """Return the exponent of the sound speed in the factors that `scale` returns for a signal."""
         if name == "p":
             return -2 if self.p_mode == "dirichlet" else -1
         return 0 if self.u_mode == "dirichlet" else 1
 
     @staticmethod
     def _smoothed(p0: np.ndarray, grid: Grid) -> np.ndarray:
-        """Return ``p0`` smoothed; if axisymmetric, mirrored before to four times the radius, as in k-Wave."""
+        """Smooth ``p0``; if axisymmetric, with its radius extended fourfold by mirroring, as in k-Wave."""
         if not grid.axisymmetric:
             return smooth(p0)
         half = np.concatenate([p0, 0 * p0[:, :1], -p0[:, :0:-1]], axis=1)
@@ -202,7 +202,10 @@ class Source:
         return np.ascontiguousarray(whole[:, : p0.shape[1]])
 
     def p0_gradient(self, derivative: np.ndarray, grid: Grid) -> np.ndarray:
-        """Convert derivatives for the solver's smoothed initial pressure with a PML to those for ``p0``."""
+        """Convert derivatives with respect to the solver's initial pressure to those with respect to ``p0``.
+
+        The solver's initial pressure includes an added PML, and is smoothed if ``smooth`` is set.
+        """
         derivative = np.asarray(derivative, np.float64)
         if self.smooth:
             p0 = grid.to_memory(self.p0, "source.p0", outside="zero").astype(np.float64)
@@ -262,7 +265,7 @@ def at_points(field: float | np.ndarray, index: np.ndarray) -> np.ndarray:
 
 
 def _scaled(values: Any, scale: np.ndarray, points: int, key: str) -> Signal:
-    """Return signals ``values`` times ``scale`` as (steps, points), or (steps, 1) if points share one."""
+    """Multiply signals by ``scale``; return (steps, points), or (steps, 1) if the points share one signal."""
     if isinstance(values, ProductSignal):
         count, allowed = len(values.weights), f"a number, or one for each of {points} points"
         require(count in (1, points), f"{key}.amplitude", count, allowed)
@@ -326,7 +329,7 @@ def smooth(field: np.ndarray, restore_max: bool = True) -> np.ndarray:
 
 
 def _transform(name: str, array: np.ndarray, *how: Any) -> Any:
-    """Apply an FFT of NumPy or, if several threads pay, of SciPy, whose import takes time."""
+    """Apply the FFT ``name`` of NumPy or, to arrays that are worth several threads, of SciPy."""
     if (threads := threads_for(array.size)) == 1:
         return getattr(np.fft, name)(array, *how)
     from scipy import fft

@@ -88,9 +88,10 @@ def in_batches(
 
 
 def _kind_of_sources(problem: Problem) -> tuple:
-    """Return a key that is equal for problems that can be stacked.
+    """Return a key of a problem's sources; problems with equal keys can be stacked.
 
-    It has the number of steps, the kinds of sources, their modes and the lengths of their signals.
+    It consists of the number of steps, the kinds of sources, their modes and the lengths of their signals,
+    and a transducer's signal.
     """
     pushes = problem.transducer
     kinds: list[Any] = [problem.steps, problem.initial_pressure is not None]
@@ -102,7 +103,7 @@ def _kind_of_sources(problem: Problem) -> tuple:
 
 
 def stack_sources(stack: Problem, problems: Sequence[Problem]) -> Problem:
-    """Return ``stack`` with the sources of problem k in plane k; all have the same kinds of sources."""
+    """Return a copy of ``stack`` with the sources of problem k in plane k; all must be of the same kinds."""
     plane = stack.shape[0] * stack.shape[1]
 
     def index(sources: Sequence[Any]) -> np.ndarray:
@@ -128,7 +129,7 @@ def stack_sources(stack: Problem, problems: Sequence[Problem]) -> Problem:
 
 
 def _side_by_side(sources: Sequence[Any], signals: Sequence[Signal]) -> Signal:
-    """Return the signals of several sources side by side, (steps, points of all sources)."""
+    """Join the signals of several sources into one array (steps, points of all sources)."""
     products = [each for each in signals if isinstance(each, ProductSignal)]
     if len(products) == len(signals) and all(
         np.array_equal(each.waveforms, products[0].waveforms) for each in products

@@ -17,7 +17,7 @@ _MOST = 2**63 - 1
 
 
 def numbers(value: Any, unit: str, key: str) -> NDArray[np.float64]:
-    """Return a new float array in ``unit`` from nested lists of numbers or text (``"-21 ps^2/km"``)."""
+    """Convert a number, text (``"-21 ps^2/km"``) or nested lists of them to a float array in ``unit``."""
     if isinstance(value, np.ndarray) and value.dtype.kind in "fiu":
         return np.array(value, dtype=float)
     try:
@@ -37,7 +37,7 @@ def number(value: Any, unit: str, key: str) -> float:
 
 
 def positive(value: Any, unit: str, key: str, zero: bool = False) -> float:
-    """Return a positive finite float in ``unit`` (with ``zero`` also 0) from a number or text with a unit."""
+    """Convert a number or text with a unit to a positive finite float in ``unit``; ``zero`` also allows 0."""
     value = number(value, unit, key)
     if not (math.isfinite(value) and (value > 0 or (zero and value == 0))):
         allowed = "0 or more" if zero else "a positive number"
@@ -112,7 +112,10 @@ def per_axis(value: Any, n: int) -> tuple[Any, ...]:
 
 
 def typed(function: Function) -> Function:
-    """Return ``function`` with a check of each argument whose annotation is a class of wavefabric."""
+    """Decorate ``function`` so that `InputError` is raised for an argument of a wrong class.
+
+    Only arguments whose annotation is a class of wavefabric are checked.
+    """
     signature = inspect.signature(function)
     classes = {name: get_args(p.annotation) or (p.annotation,) for name, p in signature.parameters.items()}
     modules = {name: getattr(each[0], "__module__", "") for name, each in classes.items()}

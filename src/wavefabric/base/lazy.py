@@ -9,7 +9,10 @@ from typing import Any
 def lazy(
     package: str, exports: Mapping[str, tuple[str, ...]]
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Return ``__getattr__`` and ``__dir__`` for a package; ``exports`` lists its public names by module."""
+    """Return functions ``__getattr__`` and ``__dir__`` for a package that imports public names on first use.
+
+    ``exports`` is a dictionary from each module of the package to its public names.
+    """
     modules = {name: module for module, names in exports.items() for name in names}
     vars(sys.modules[package])["__all__"] = sorted(modules)  # for "from package import *"
 

@@ -88,7 +88,10 @@ def _registry():
 
 @lru_cache(maxsize=256)
 def _factor(actual: str, unit: str) -> float:
-    """Return the value of one ``actual`` in ``unit``; raises Pint's errors, or ValueError if it is none."""
+    """Return how many ``unit`` one ``actual`` is, such as 1000 for "km" in "m".
+
+    ValueError if ``actual`` is no unit; Pint's errors for another dimension or an unknown unit.
+    """
     actual = actual.replace("µ", "u")
     if unit == "s/sqrt(m)" and (over := _OVER_ROOT.fullmatch(actual)):
         return _factor(over[1], "s") / math.sqrt(_factor(over[2] or over[3] or over[4], "m"))

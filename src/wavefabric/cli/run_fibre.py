@@ -126,7 +126,10 @@ def cost_line(solver: dict[str, Any]) -> str:
 
 
 def step_line(solver: dict[str, Any]) -> str:
-    """Return a line that compares the step with the resonance limit; "" for results without that limit."""
+    """Return a line on whether the step is above the resonance limit; "" for results without that limit.
+
+    Above it phase-mismatched light acts as if it were phase-matched, an error of the integrator.
+    """
     limit, step = solver.get("resonance_step_m", math.nan), solver.get("step", math.nan)
     if not (math.isfinite(limit) and math.isfinite(step)):
         return ""

@@ -12,7 +12,10 @@ import numpy as np
 
 
 def all_assignments(ranks: int, gpus: int, most: int) -> np.ndarray | None:
-    """Return all assignments, shape (assignments, ranks), lexicographically; None if more than ``most``."""
+    """Return all assignments of ranks to different GPUs out of ``gpus``: shape (assignments, ranks).
+
+    A row has the GPU of each rank; rows are in lexicographic order. None if there are more than ``most``.
+    """
     if math.perm(gpus, ranks) > most:
         return None
     return np.array(list(itertools.permutations(range(gpus), ranks)), int)
@@ -32,11 +35,11 @@ def descend(
     idle: int,
     most: float = math.inf,
 ) -> tuple[np.ndarray, Any, int]:
-    """Minimise ``value_of(assignment)`` by descent; return (assignment, its value, number of evaluations).
+    """Minimise the cost of an assignment of ranks to GPUs: try changes one by one, keep those that lower it.
 
-    ``changes`` yields arguments without end. Each makes a trial, ``changed(assignment, *change)``, which is
-    kept if its value is lower. The search ends after ``idle`` consecutive trials without a lower value, or
-    after ``most`` evaluations.
+    Return the best assignment, its cost, and the number of evaluations. ``value_of(assignment)`` is the cost,
+    ``changed(assignment, *change)`` the assignment after a change; ``changes`` yields changes without end.
+    The search ends after ``idle`` consecutive changes without a lower cost, or after ``most`` evaluations.
     """
     value, valued, since = value_of(assignment), 1, 0
     for change in changes:

@@ -125,7 +125,10 @@ def candidates(
 
 
 def _radices(algorithm: str, count: int) -> list[int]:
-    """Return the radices to try for ``count`` ranks or nodes, the smallest of those with equal groups."""
+    """Return the radices of ``algorithm`` that are worth trying for ``count`` ranks or nodes.
+
+    Of radices that divide the ranks into groups of the same sizes, only the smallest is returned.
+    """
     every = [
         n for n in range(2, count + 1) if n & (n - 1) == 0 or n == count or (count % n == 0 and n < 32)
     ] or [2]

@@ -74,7 +74,7 @@ def layout(collective: str, ranks: int, elements: int | np.ndarray, pieces: int 
 
 
 def _laid_out(collective: str, ranks: int, counts: np.ndarray, pieces: int, root: int) -> Layout:
-    """Return the layout of an array whose chunks have ``counts`` elements."""
+    """Return the layout of a collective for an array with ``counts[i]`` elements in chunk i; see `layout`."""
     where, sizes, conditions = _WHERE[collective], [np.tile(counts, (ranks, 1))], []
     masks = [*(1 << rank for rank in range(ranks)), (1 << ranks) - 1]
     for side, at in enumerate(where):
@@ -120,9 +120,9 @@ class Operation:
     """Describes the collective operation that a schedule performs: one of `COLLECTIVES`, or ``"custom"``.
 
     ``root``: root rank of a broadcast, reduce, gather or scatter, else None. ``before``: index of the buffer
-    that has the data of `pre`; ``after``: index of the buffer that has those of `post`. Both are −1 for a
-    custom operation, which may use several. ``counts``: elements of each chunk of the whole array (see
-    `layout`), or of each item if custom.
+    with the initial data; ``after``: index of the buffer with the final data. Both are −1 for a custom
+    operation, which may use several. ``counts``: elements of each chunk of the whole array (see `layout`), or
+    of each item if custom.
     """
 
     collective: str
@@ -133,7 +133,7 @@ class Operation:
 
     @property
     def in_place(self) -> bool:
-        """Whether the data lie in the buffers of `layout`: in buffer 0, after an all-to-all in buffer 1."""
+        """Whether the data begin and end in buffer 0, or for an all-to-all begin in buffer 0 and end in 1."""
         return (self.before, self.after) == (0, int(self.collective == "all-to-all"))
 
 
@@ -159,10 +159,11 @@ def default_elements(ranks: int, pieces: int) -> int:
 
 @cached
 def operation(schedule: Schedule) -> Operation:
-    """Recognise the collective operation that a schedule performs from its `pre` and `post`.
+    """Recognise the collective operation that a schedule performs, from its initial and final data.
 
-    In a named operation all of `pre` lies in one buffer, and all of `post` in one. If these differ, a
-    rank's part may be at its position in the array or at the buffer's beginning. Item numbers do not matter.
+    In a named operation all initial data (`pre`) lie in one buffer, and all final data (`post`) in one. If
+    these are two buffers, a rank's part may be at its position in the array or at the buffer's beginning.
+    Item numbers do not matter.
     """
     buffers = [{buffer for _, buffer, _ in held} for held in (schedule.pre, schedule.post)]
     if max(map(len, buffers)) < 2:
@@ -180,10 +181,10 @@ def operation(schedule: Schedule) -> Operation:
 def _array(
     collective: str, compact: bool, schedule: Schedule, buffers: tuple[int, int]
 ) -> tuple[int, np.ndarray] | None:
-    """Return the root and the elements of each chunk if `pre` and `post` match ``collective``; else None.
+    """Return the root and the elements of each chunk if a schedule performs ``collective``; else None.
 
-    ``buffers``: the buffer of `pre` and the buffer of `post`. A rank's part of the array lies at the
-    beginning of its buffer if ``compact``, else at its position in the array.
+    ``buffers``: the buffer of the initial data (`pre`) and the buffer of the final data (`post`). A rank's
+    part of the array lies at the beginning of its buffer if ``compact``, else at its position in the array.
     """
     n, where, ends, root = schedule.ranks, _WHERE[collective], (schedule.pre, schedule.post), 0
     if _ROOT in where:

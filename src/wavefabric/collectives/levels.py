@@ -1,4 +1,4 @@
-"""Compute dependencies: levels of transfers, and pairs of accesses to chunks that must stay in order."""
+"""Compute dependencies: levels of transfers that may run at once, and accesses that must stay in order."""
 
 import numpy as np
 
@@ -27,10 +27,10 @@ def levels(schedule: Schedule) -> np.ndarray:
 
 
 def spaced_levels(schedule: Schedule, apart: int) -> np.ndarray:
-    """Return levels as `levels` does, but with transfers between ranks at multiples of ``apart`` only.
+    """Return a level for each transfer, which is a multiple of ``apart`` for transfers between ranks.
 
-    A transfer between ranks has the next multiple of ``apart`` above the levels that it depends on, a
-    transfer within a rank the next integer.
+    Transfers of one level may run in any order; see `levels`. A transfer between ranks has the next multiple
+    of ``apart`` above the levels that it depends on, a transfer within a rank the next integer.
     """
     checked_structure(schedule)
     m = moves(schedule)

@@ -176,7 +176,10 @@ def rings_of(algorithm: str, grid: Sequence[int] | None) -> int:
 
 
 def extent(algorithm: str, collective: str, ranks: int, pieces: int = 1, radix: int = 2) -> tuple[int, int]:
-    """Return upper bounds (chunks on all ranks together, moves of single chunks) of a schedule of `build`."""
+    """Return upper bounds on the size of a schedule of `build` without building it: (chunks, moves).
+
+    *Chunks* are those of all ranks together; a *move* takes one chunk from one position to another.
+    """
     if collective == "halo":  # at most log2(ranks) axes, each with messages both ways
         return 4 * ranks * ranks.bit_length(), 2 * ranks * ranks.bit_length()
     shared = algorithm in ("ring", "bidirectional-ring", "recursive", "nvls") and collective == "all-reduce"

@@ -36,7 +36,10 @@ Holdings = dict[tuple[int, int, int], tuple[int, int]]
 
 @dataclass(frozen=True)
 class MscclOrigin:
-    """Holds the settings of an MSCCL file, whose algorithm hangs with arrays above ``most_bytes`` bytes."""
+    """Holds the settings of the MSCCL file from which a schedule was read.
+
+    The algorithm of the file hangs with arrays above ``most_bytes`` bytes; None: with no array.
+    """
 
     protocol: str
     channels: int

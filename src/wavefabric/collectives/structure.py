@@ -32,7 +32,10 @@ class Moves:
 
 
 def chunk_bases(schedule: Schedule) -> np.ndarray:
-    """Return the number of the first chunk of each buffer, and the total last: shape (buffers + 1,)."""
+    """Return the number of each buffer's first chunk, and the total last: shape (buffers + 1,).
+
+    Chunks are numbered by buffer, then rank, then position.
+    """
     return np.concatenate(([0], np.cumsum([s.size for s in schedule.sizes], dtype=np.int64)))
 
 

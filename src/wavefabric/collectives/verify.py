@@ -72,7 +72,10 @@ class ChunkState:
         self.item[chunk], self.origins[chunk] = item, origins
 
     def table(self, held: Holdings) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return ``held`` as chunk numbers, items and masks of ranks, in order of rank, buffer and chunk."""
+        """Return ``held``, contents of chunks, as three arrays: numbers of chunks, items, masks of ranks.
+
+        Entries are in the order of rank, buffer and chunk. A mask has a bit for each rank that contributed.
+        """
         keys = sorted(held)
         at = np.array(keys, np.int64).reshape(-1, 3)
         item = np.array([held[key][0] for key in keys], np.int64)

@@ -74,7 +74,7 @@ def run_tiles(
 
 
 def _beside(measured: float, expected: float, words: Callable[[float], str]) -> str:
-    """Return a prediction as text, and by what percentage the measured value differs; "" if there is none."""
+    """Return a prediction as text, with how much more or less was measured, in per cent; "" without one."""
     if not expected > 0 or not measured > 0:
         return words(expected) if expected > 0 else ""
     more = measured / expected - 1
@@ -83,7 +83,7 @@ def _beside(measured: float, expected: float, words: Callable[[float], str]) -> 
 
 
 def where_words(attributes: Mapping[str, Any], ranks: int, how: Any) -> str:
-    """Return a note on the memory that a tile shows: the device, and of several ranks that it is the most.
+    """Return a note on the memory in a tile: where it is, and with several ranks that it is the largest.
 
     ``how``: for several ranks, their transport or the decomposition of the grid, which ends the note.
     """
@@ -93,7 +93,7 @@ def where_words(attributes: Mapping[str, Any], ranks: int, how: Any) -> str:
 
 
 def plan_of(attributes: Mapping[str, Any]) -> dict[str, float]:
-    """Return a result's predictions: s per step by part, and ``bytes``; {} if there are no valid ones."""
+    """Return what a plan predicted for a run: seconds per step by part, and ``bytes``; {} if not valid."""
     try:
         plan = json.loads(str(attributes.get("plan") or "{}"))
         known = {**plan.get("seconds", {}), "bytes": plan.get("bytes", 0)}

@@ -77,7 +77,7 @@ def _run_file(result: Result) -> Any:
 
 
 def _verdict(rows: list[Any], far: str, q: np.ndarray, warnings: list[str]) -> tuple[str, str]:
-    """Return Q² and penalty at the farthest receiver as text, and the state of the page."""
+    """Return a text on Q² and penalty at the farthest receiver, and the page's state: good, warned or bad."""
     if lost := int((~np.isfinite(q)).any(axis=1).sum()):
         return f"Signal lost in {lost} of {counted(len(q), 'mode')}", BAD
     here = [(row["received"][far], row["group"]) for row in rows]

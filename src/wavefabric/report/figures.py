@@ -47,7 +47,7 @@ class PlotAxis:
     words: Callable[[float], str] = "{:.4g}".format
 
     def linear(self, values: Any) -> np.ndarray:
-        """Return ``values``, or their logarithms to the base ``log`` if the axis is logarithmic."""
+        """Return ``values`` as numbers on a linear scale: of a logarithmic axis, their logarithms."""
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.log(values) / math.log(self.log) if self.log else np.asarray(values, float)
 
@@ -75,7 +75,7 @@ class PlotAxis:
 def plot(
     title: str, lines: Mapping[str, Any], x: PlotAxis | str, y: PlotAxis | str, note: str = "", dots: str = ""
 ) -> Markup:
-    """Plot named lines, each (x, y).
+    """Return a plot of ``lines``, a dictionary from the name of each line to its (x, y).
 
     With ``dots`` ``"dots"`` points are drawn instead of lines, with ``"fine"`` small points on a square that
     is centred at 0. Values that are not finite are gaps; without a finite value the result is empty.
@@ -115,7 +115,7 @@ def bars(
     note: str = "",
     mark: str = "chosen",
 ) -> Markup:
-    """Draw horizontal bars of stacked parts; each row is (label, parts by name, whether it has the mark)."""
+    """Return a chart of horizontal bars of stacked parts; ``rows``: (label, parts by name, marked or not)."""
     names = list(dict.fromkeys(name for _, parts, _ in rows for name in parts))
     longest = max((sum(parts.values()) for _, parts, _ in rows), default=0.0)
     if not longest > 0:
@@ -146,7 +146,7 @@ def slices(
     cuts: Mapping[int, int],
     colours: Mapping[str, Any],
 ) -> Markup:
-    """Return canvases that show slices of an array, which is added to the arrays of ``content``.
+    """Return canvases that show slices of an array, and add the array to ``content``.
 
     ``values`` must be finite. ``axes``: name, first coordinate, step and unit of each axis. ``cuts``: axes
     across which there are slices, each with the index shown first; empty for a plane. ``colours``: cmap,

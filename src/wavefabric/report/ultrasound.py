@@ -63,7 +63,7 @@ def ultrasound_content(file: RecordedFile) -> Content:
 
 
 def _cost(file: RecordedFile, attrs: dict[str, Any]) -> tuple[dict[str, float], int, float, float, str]:
-    """Return seconds by phase, steps, s per steady step, bytes of the largest rank, a note on the memory."""
+    """Return a run's seconds by phase, steps, s per steady step, largest memory in bytes, note on memory."""
     if "cost" not in file:
         seconds = {name: _number(attrs.get(key)) for key, name in PHASES.items()}
         steady, gpu = (_number(attrs.get(k)) for k in ("time_step_execution_time", "gpu_memory_in_use"))

@@ -23,9 +23,10 @@ MakeWork = Callable[[int, CallTimes], Workload | TaskGraph]
 
 @dataclass(frozen=True)
 class Case:
-    """Holds one simulation, and as ``ring`` the simulation of the same work with rings on an ideal switch.
+    """Holds the simulation of one combination of number of GPUs, fabric and collective.
 
-    The ideal switch never blocks and has the bandwidth per GPU and the latency of ``fabric``.
+    ``ring`` is the simulation of the same work with ring algorithms on an ideal switch. The ideal switch
+    never blocks and has the bandwidth per GPU and the latency of ``fabric``.
     """
 
     gpus: int  # number of GPUs in use
@@ -39,7 +40,7 @@ class Case:
 
     @cached_property
     def algorithms(self) -> dict[str, Counter[str]]:
-        """Return how many calls each algorithm serves: {purpose of calls: {algorithm: number of calls}}."""
+        """Return, by purpose of calls, a dictionary from algorithm to the number of calls that it serves."""
         result: dict[str, Counter[str]] = {}
         for call in self.iteration.graph.call:
             if call is not None and self.times is not None:
@@ -48,7 +49,7 @@ class Case:
 
     @cached_property
     def left_out(self) -> dict[str, dict[str, str]]:
-        """Return why algorithms were left out: {call (``"all-reduce of 8 GPUs"``): {algorithm: reason}}."""
+        """Return, by call (``"all-reduce of 8 GPUs"``), a dictionary from excluded algorithm to reason."""
         result: dict[str, dict[str, str]] = {}
         for call in self.iteration.graph.call:
             if call is not None and self.times is not None and (missing := self.times.left_out(call)):
@@ -67,7 +68,7 @@ class Case:
 
     @property
     def hidden_seconds(self) -> float:
-        """Return the communication time in s hidden by computation: busy minus exposed time of the fabric."""
+        """Return the time in s for which the fabric is busy without prolonging the iteration."""
         return max(0.0, self.iteration.timeline.fabric_busy - self.iteration.exposed_seconds)
 
 
@@ -163,7 +164,7 @@ def compare(
 
 
 def check_lists(gpus: Sequence[int], fabrics: Sequence[str | AnyFabric], collectives: Sequence[str]) -> None:
-    """Refuse empty lists, repeated entries, GPU counts below 1 and unknown collectives."""
+    """Raise `InputError` for empty lists, repeated entries, GPU counts below 1 and unknown collectives."""
     labels = [label_of(each) for each in fabrics]
     for key, inputs in (("gpus", gpus), ("fabric", labels), ("collective", collectives)):
         if not inputs:

@@ -60,13 +60,13 @@ def _bars(axes: Axes, cases: Sequence[Case], title: str) -> None:
 
 
 def _colours(collectives: Iterable[str]) -> dict[str, str]:
-    """Return a colour for each collective; ``"zero"`` (free communication) is grey."""
+    """Return a dictionary from each collective to its colour; ``"zero"``, free communication, is grey."""
     names = dict.fromkeys(name for name in collectives if name != "zero")
     return dict(zip(names, cycle(COLOURS), strict=False)) | {"zero": GREY}
 
 
 def _free(above: Axes, below: Axes, cases: Sequence[Case]) -> None:
-    """Draw the first fabric's throughput with free communication, and its ratio to rings, in dotted grey."""
+    """Draw free communication on the first case's fabric in dotted grey: throughput, and ratio to rings."""
     first = {case.gpus: case for case in reversed(cases) if case.label == cases[0].label}
     counts = sorted(first)
     look: Any = {"color": GREY, "linewidth": 1.1, "linestyle": ":", "zorder": 1.5}

@@ -148,7 +148,7 @@ def _check_memory(nbytes: float, device: DeviceModel) -> None:
 
 
 def _transpose(before: list[Box], after: list[Box], itemsize: int) -> Call:
-    """Return the call that redistributes an array: GPU k has the box ``before[k]``, then ``after[k]``."""
+    """Return the call that redistributes an array of which GPU k has box ``before[k]``, then ``after[k]``."""
     a, b = np.array(before), np.array(after)  # shape (GPUs, axes, 2): first point, last point + 1
     sizes = np.ones((len(a), len(b)), np.int64)
     for axis in range(3):
@@ -180,9 +180,10 @@ def _exchange(src: np.ndarray, dst: np.ndarray, sizes: np.ndarray, gpus: int, it
 
 
 def _complete_groups(talks: np.ndarray) -> tuple[tuple[int, ...], ...] | None:
-    """Return groups of one size in which every GPU sends to every other; None if there are no such groups.
+    """Return groups of equal size in which each GPU sends to all others; None if there are no such groups.
 
-    ``talks[i, j]``: whether GPU i sends to GPU j; no pair in different groups may send.
+    ``talks[i, j]``: whether GPU i sends to GPU j. There are none if GPUs of different groups send to each
+    other.
     """
     np.fill_diagonal(talks, talks.any(axis=1))
     _, number = np.unique(np.packbits(talks, axis=1), axis=0, return_inverse=True)

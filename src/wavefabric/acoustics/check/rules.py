@@ -196,7 +196,7 @@ def _interpolation(where: Interpolation, problem: Problem, rules: "_Rules") -> N
 
 
 class _Rules:
-    """Checks numbers of a problem by rules that many share; ``key``, of `PYTHON_NAMES`, selects its name."""
+    """Checks numbers of a problem by common rules; ``key``, a key of `PYTHON_NAMES`, names them in errors."""
 
     def __init__(self, problem: Problem, names: Mapping[str, str] | None, first_index: int):
         self.names = {**PYTHON_NAMES, **(names or {})}
@@ -218,7 +218,10 @@ class _Rules:
     def finite(
         self, key: str, array: np.ndarray, ends: tuple[float, float] | None = None
     ) -> tuple[float, float]:
-        """Return an array's smallest and largest value (``ends``, if known); raise if any is not finite."""
+        """Check that all values of an array are finite; return the smallest and the largest.
+
+        ``ends`` are the smallest and the largest value, if they are known already.
+        """
         self.require(array.dtype.kind in "fiu", key, f"is of type {array.dtype}", "real numbers")
         # NaN propagates through both, and neither allocates an array.
         low, high = ends or (float(array.min()), float(array.max()))
@@ -248,7 +251,10 @@ class _Rules:
         self.require(right, key, shown, f"{'above' if open_end else 'from'} {low:g}")
 
     def index(self, key: str, index: np.ndarray, unique: bool = True) -> int:
-        """Check flat indices of grid points, and return the number of indices."""
+        """Check flat indices of grid points; return their number.
+
+        With ``unique`` no point may occur twice.
+        """
         actual = f"has the shape {index.shape}, type {index.dtype}"
         self.require(index.ndim == 1 and index.dtype.kind in "iu", key, actual, "(points,), whole numbers")
         self.require(index.size, key, "no point", "one grid point or more")

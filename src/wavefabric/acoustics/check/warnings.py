@@ -26,9 +26,10 @@ _SIGNALS = 64
 
 
 def problem_warnings(problem: Problem, names: Mapping[str, str] | None = None, advice: str = "") -> list[str]:
-    """Return warnings: of signals above the grid's highest frequency, inaccurate absorption, density jumps.
+    """Return warnings of signals above the grid's highest frequency, inaccurate absorption and density jumps.
 
-    ``names`` replaces entries of `PYTHON_NAMES` in messages; ``advice`` ends the warning of absorption.
+    ``names`` replaces entries of `PYTHON_NAMES` in messages; ``advice`` is the text that ends the warning of
+    absorption.
     """
     names = {**PYTHON_NAMES, **(names or {})}
     lines = band_warnings(problem, names)
@@ -86,9 +87,10 @@ def band_warnings(problem: Problem, names: Mapping[str, str] = PYTHON_NAMES) -> 
 
 
 def source_signals(problem: Problem) -> Iterator[tuple[str, np.ndarray, bool]]:
-    """Yield for each source signal: key in `PYTHON_NAMES`, samples, whether it ends before the run does.
+    """Yield three values for each source signal: its key in `PYTHON_NAMES`, its samples, and a bool.
 
-    The samples are (steps, points); if points share signals, there is one column per shared signal.
+    The samples are (steps, points); if points share signals, there is one column per shared signal. The bool
+    says whether the signal ends before the run does.
     """
     pressure, velocity, transducer = problem.pressure_source, problem.velocity_source, problem.transducer
     signals: dict[str, Signal | None] = {}
@@ -105,10 +107,10 @@ def source_signals(problem: Problem) -> Iterator[tuple[str, np.ndarray, bool]]:
 
 
 def _spectrum(signal: np.ndarray, ends: bool, dt: float, limit: float) -> tuple[np.ndarray, np.ndarray]:
-    """Return the energy at each frequency, summed over all points of a signal, and the frequencies, Hz.
+    """Return a signal's energy at each frequency, summed over all points, and these frequencies, Hz.
 
-    ``ends`` says that the signal ends before the run. If samples are too far apart for frequencies above
-    ``limit``, Hz, both results are a single 0.
+    The signal (steps, points) has a sample every ``dt``, s; ``ends`` says that it ends before the run. If
+    samples are too far apart for frequencies above ``limit``, Hz, both results are a single 0.
     """
     if 1 / (2 * dt) <= limit:
         return np.zeros(1), np.zeros(1)
@@ -157,7 +159,7 @@ def power_law_line(problem: Problem) -> str | None:
 
 
 def _mean_frequency(signal: np.ndarray, dt: float) -> float:
-    """Return the mean frequency, Hz, of a signal's power spectrum, mean removed; 0 for a constant."""
+    """Return the mean frequency, Hz, of the power spectrum of a signal minus its mean; 0 for a constant."""
     some = np.asarray(signal[:, :: max(1, signal.shape[1] // _SIGNALS)], np.float64)
     power = np.sum(np.abs(np.fft.rfft(some - some.mean(axis=0), axis=0)) ** 2, axis=1)
     total = float(power.sum())

@@ -135,11 +135,12 @@ def even(n: int, blocks: int) -> tuple[int, ...]:
 
 @lru_cache(maxsize=1024)
 def widened(n: int, blocks: int, overlap: int, multiple: int = 1) -> tuple[int, ...]:
-    """Divide ``n`` points into blocks such that no size + 2 ``overlap`` has a prime factor above 7.
+    """Divide ``n`` points into blocks whose sizes + 2 ``overlap`` have no prime factor above 7.
 
-    If possible, each size + 2 ``overlap`` is also a multiple of ``multiple``. The longest block is as short
-    as possible, since it limits the speed. The division is `even` if the longest block would be longer than
-    in an even division by more than a fraction `SLACK`, or another one shorter than the overlap.
+    Return the sizes without overlaps. If possible, each size + 2 ``overlap`` is also a multiple of
+    ``multiple``. The longest block is as short as possible, since it limits the speed. The division is `even`
+    if the longest block would be longer than in an even division by more than a fraction `SLACK`, or another
+    one shorter than the overlap.
     """
     if blocks == 1:
         return (n,)
@@ -150,9 +151,10 @@ def widened(n: int, blocks: int, overlap: int, multiple: int = 1) -> tuple[int, 
 
 
 def _smooth_sizes(n: int, blocks: int, overlap: int, unit: int) -> tuple[int, ...] | None:
-    """Return block sizes for `widened`, or None if there are none.
+    """Return ``blocks`` sizes with sum ``n`` for which transforms are fast, or None if there are none.
 
-    Each size + 2 ``overlap`` is a multiple of ``unit`` without prime factors above 7.
+    The transform of a block has size + 2 ``overlap`` points, a multiple of ``unit`` without prime factors
+    above 7. The limits on the sizes are those of `widened`.
     """
     equal = even(n, blocks)
     if all(_suits(size + 2 * overlap, unit) for size in equal):
@@ -170,7 +172,7 @@ def _suits(n: int, unit: int) -> bool:
 
 
 def _filled(total: int, blocks: int, limit: int, least: int, unit: int) -> list[int] | None:
-    """Return ``blocks`` sizes with sum ``total``, in descending order; None if there are none.
+    """Return ``blocks`` sizes in descending order whose sum is ``total``; None if there are none.
 
     The sizes are multiples of ``unit`` without prime factors above 7, from ``least`` to ``limit``. As few of
     them as possible are below ``limit``.
@@ -203,7 +205,7 @@ def block_grids(ranks: int) -> list[Triple]:
 
 
 def _global_limits(shape: Triple) -> Triple:
-    """Return the largest numbers of blocks along x, y, z with which no rank lacks grid or spectral points."""
+    """Return the most blocks along x, y, z with which all ranks have points of grid and spectrum."""
     nx, ny, nz = shape
     return 1, min(ny, nx // 2 + 1), min(ny, max(1, nz // 2))  # two planes, or a block would be taken for 2-D
 
@@ -213,7 +215,7 @@ def _global_fits(shape: Triple, grid: Triple) -> bool:
 
 
 def _global_grid(shape: Triple, ranks: int) -> Triple:
-    """Return slabs along z if there are enough planes, else the pencils nearest to square that fit."""
+    """Return the numbers of blocks along x, y, z: slabs along z if these fit, else the squarest pencils."""
     slabs = (1, 1, ranks)
     fitting = [grid for grid in block_grids(ranks) if _global_fits(shape, grid)]
     shapes = {grid: (grid != slabs, max(grid[1:]) / min(grid[1:]), grid[1]) for grid in fitting}
@@ -247,13 +249,16 @@ _MULTIPLES = (2, 1, 1)
 
 
 def _too_short(n: int, blocks: int, multiple: int, overlap: int) -> bool:
-    """Return whether a block of a divided axis would be shorter than the overlap."""
+    """Return whether `widened` divides ``n`` points into blocks of which one is shorter than the overlap."""
     # If blocks cannot fit, skip the search of `widened`, which would take long for large numbers.
     return blocks > 1 and (blocks * overlap > n or min(widened(n, blocks, overlap, multiple)) < overlap)
 
 
 def _local_grid(shape: Triple, ranks: int, overlap: int) -> Triple:
-    """Return the blocks along x, y, z with fewest overlap points per rank; if equal, with most along z."""
+    """Return the numbers of blocks along x, y and z with the fewest overlap points per rank.
+
+    Of several such divisions, return the one with most blocks along z, then along y.
+    """
     grids, overlaps = block_grids(ranks), (overlap,) * 3
     fitting = [grid for grid in grids if not any(map(_too_short, shape, grid, _MULTIPLES, overlaps))]
     if not fitting:
@@ -266,7 +271,7 @@ def _local_grid(shape: Triple, ranks: int, overlap: int) -> Triple:
 
 
 def _block_sizes(shape: Triple, grid: Triple, overlap: int) -> list[tuple[int, ...]]:
-    """Return the block sizes along each axis, from `widened`."""
+    """Return for each axis the sizes of its blocks in points, without overlaps, as `widened` selects them."""
     return list(map(widened, shape, grid, (overlap,) * 3, _MULTIPLES))
 
 
@@ -301,7 +306,7 @@ def _local_subdomains(shape: Triple, grid: Triple, overlap: int) -> list[Subdoma
 
 
 def _notes(shape: Triple, grid: Triple, options: Decomposition) -> list[str]:
-    """Return advice on transforms whose sizes have large prime factors."""
+    """Return advice to the user, one sentence for each axis whose transforms have prime factors above 7."""
     notes, overlap = [], options.overlap
     for axis, n, blocks, multiple in zip(_AXES, shape, grid, _MULTIPLES, strict=True):
         sizes = [size + 2 * overlap * (blocks > 1) for size in widened(n, blocks, overlap, multiple)]
@@ -320,7 +325,7 @@ def _notes(shape: Triple, grid: Triple, options: Decomposition) -> list[str]:
 
 
 def halo_messages(decomposition: Partition) -> list[Message]:
-    """Return the messages that fill all overlaps, from up to 26 neighbours per block, on a torus."""
+    """Return the messages between ranks that fill all overlaps, up to 26 per block; the grid is periodic."""
     grid, over = decomposition.grid, decomposition.options.overlap
     blocks = list(itertools.product(*map(range, grid)))
     number = {block: rank for rank, block in enumerate(blocks)}
@@ -338,10 +343,11 @@ def halo_messages(decomposition: Partition) -> list[Message]:
 
 
 def _box(subdomain: Subdomain, offset, over: int, owned: bool) -> tuple[slice, slice, slice]:
-    """Return slices (z, y, x) of the overlap of a block, ``over`` points wide, on side ``offset``.
+    """Return slices (z, y, x) of an overlap of a block, or of the points that fill a neighbour's overlap.
 
-    ``offset`` is −1, 0 or 1 along x, y and z. If ``owned``, return those of the block's own points at its
-    opposite edge, which fill this overlap of the neighbour there.
+    The overlap is ``over`` points wide, on the side ``offset``: −1, 0 or 1 along x, y and z. If ``owned``,
+    return instead the block's own points at the opposite edge, which fill this overlap of the neighbour
+    there.
     """
     box = []
     for step, inside in zip(reversed(offset), subdomain.owned, strict=True):

@@ -61,7 +61,7 @@ class Subdomain:
         return np.arange(self.first[axis], self.first[axis] + self.size[axis]) % self.shape[axis]
 
     def spectrum(self, vector: np.ndarray, axis: int) -> np.ndarray:
-        """Return this rank's part of ``vector``, which spans the half spectrum along ``axis`` (0 = x)."""
+        """Return this rank's part of ``vector``, which has a value per wavenumber along ``axis`` (0 = x)."""
         return vector[slice(*self.spectral[axis])]
 
     def local_index(self, index: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

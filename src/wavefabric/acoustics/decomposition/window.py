@@ -10,7 +10,10 @@ import numpy as np
 
 
 def _erf(t: np.ndarray) -> np.ndarray:
-    """Return the rise ½(1 + erf(2s/√(1−s²))), s = 2t − 1, after Boyd 2002 (doi:10.1006/jcph.2002.7023)."""
+    """Return a window's values at t, which rise from 0 at t = 0 to 1 at t = 1.
+
+    With s = 2t − 1 they are ½(1 + erf(2s/√(1−s²))): Boyd 2002 (doi:10.1006/jcph.2002.7023).
+    """
     from scipy.special import erf
 
     s = 2 * t - 1

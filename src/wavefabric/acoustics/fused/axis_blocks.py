@@ -56,11 +56,12 @@ class _Work(NamedTuple):
 
 
 def _work(name: str, n: int, values: int, plane: bool, convolution: bool) -> _Work:
-    """Return how threads divide transforms of ``n`` points along axis ``name``.
+    """Return how the threads of a GPU divide the transforms of ``n`` points along an axis.
 
-    ``values`` is the size of the whole spectrum; if it is small, threads get few values each. ``plane`` says
-    that the grid is 2-D, ``convolution`` that transforms are computed by Bluestein's algorithm. The choices
-    were measured in single precision on an H200 (docs/lab-book.md).
+    ``name`` is the axis: X, Y, Z, or G for the gradient along z. ``values`` is the number of values of the
+    whole spectrum; if it is small, threads get few values each. ``plane`` says that the grid is 2-D,
+    ``convolution`` that transforms are computed by Bluestein's algorithm. The choices were measured in single
+    precision on an H200 (docs/lab-book.md).
     """
     odd_factors = bool(n & (n - 1))
     if name == "X":
@@ -85,10 +86,10 @@ def _work(name: str, n: int, values: int, plane: bool, convolution: bool) -> _Wo
 
 
 class AxisBlocks:
-    """Sets the threads per transform along an axis, and the rows or columns per thread block (``tile``).
+    """Selects the threads per transform along an axis, and ``tile``, the rows or columns per thread block.
 
-    ``name`` is the axis, ``n`` the number of grid points along it. A spectrum of the whole grid, which is 2-D
-    if ``plane`` is set, has ``values`` complex values of ``item`` bytes.
+    ``name`` is the axis (X, Y, Z; G: gradient along z), ``n`` the number of grid points along it. A spectrum
+    of the whole grid, which is 2-D if ``plane`` is set, has ``values`` complex values of ``item`` bytes.
     """
 
     def __init__(self, name: str, n: int, values: int, item: int, plane: bool):
@@ -117,7 +118,8 @@ class AxisBlocks:
     def blocks(self, resident: int | None = None) -> int:
         """Return the minimum number of resident blocks per multiprocessor, for ``__launch_bounds__``.
 
-        ``resident`` is the wanted number of resident threads, with a default for each axis.
+        ``resident`` is the wanted number of resident threads per multiprocessor in single precision; each
+        axis has a default.
         """
         return max(1, (resident or self._resident) * 8 // self._item // self.block[0])
 
@@ -130,7 +132,10 @@ class AxisBlocks:
 
 
 def axes_of(shape, real, letters: Iterable[str], dimensions: int) -> dict[str, AxisBlocks]:
-    """Return the `AxisBlocks` of a grid (Nz, Ny, Nx) by ``letters``: axes X, Y, Z; G: gradient along z."""
+    """Return a dictionary from letter to `AxisBlocks`, for a grid (Nz, Ny, Nx).
+
+    The ``letters`` are X, Y and Z for transforms along these axes, and G for the gradient along z.
+    """
     item = 2 * np.dtype(real).itemsize
     points = dict(zip("ZYXG", (*shape, shape[0]), strict=True))
     values = shape[0] * shape[1] * (shape[2] // 2 + 1)
@@ -138,6 +143,6 @@ def axes_of(shape, real, letters: Iterable[str], dimensions: int) -> dict[str, A
 
 
 def pitch(nx: int, real) -> int:
-    """Return the length of a padded row of a half spectrum, which fills whole cache lines."""
+    """Return the length of a row of a half spectrum, in complex values, padded to whole cache lines."""
     line = 64 // np.dtype(real).itemsize
     return -(-(nx // 2 + 1) // line) * line

@@ -81,7 +81,8 @@ def sinc_series(largest: float, real) -> list[float]:
 def index_macro(runs: np.ndarray) -> str:
     """Return a C expression for the number of point x among the PML points along x, −1 outside the PML.
 
-    Each of ``runs`` is a run of consecutive PML points: its first point, its end, the number of its first.
+    ``runs`` (runs, 3) has a row for each run of consecutive PML points: its first point, the point after its
+    last one, the number of its first point.
     """
     expression = "-1"
     for first, end, position in runs[::-1].tolist():
@@ -92,7 +93,8 @@ def index_macro(runs: np.ndarray) -> str:
 class MediumKind(NamedTuple):
     """Describes the properties of a medium for which kernels are compiled.
 
-    ``forms`` maps each parameter of `AT_POINTS`, and ``"staggered"``, to a storage form of `FORMS`.
+    ``forms`` is a dictionary from each parameter of `AT_POINTS`, and ``"staggered"``, to how it is stored
+    (`FORMS`).
     """
 
     nonlinear: bool
@@ -158,11 +160,11 @@ class AxisKernels:
     """Compiles and launches the kernels for one grid shape (Nz, Ny, Nx), precision and kind of medium.
 
     ``kernels`` are letters: kernels X and Y work in planes of constant z, Z and G (the gradient) on columns
-    along z. Groups of kernels are compiled as modules, all modules in parallel; ``definitions`` returns the C
-    macros (`prelude`) for the kernels with these names. ``scatter`` is None unless kernels store their
-    results on other ranks (those along z, or `y_scatter`); then it is a device array of the C struct
-    ``Scatter`` (scatter.cu), one per spectrum. ``planes`` is None for a volume, else the number of 2-D grids
-    of this shape that one launch works on.
+    along z. Groups of kernels are compiled as modules, all modules in parallel; the function ``definitions``
+    takes the names of kernels and returns their C macros (`prelude`). ``scatter`` is None unless kernels
+    store their results on other ranks (those along z, or `y_scatter`); then it is a device array of the C
+    struct ``Scatter`` (scatter.cu), one per spectrum. ``planes`` is None for a volume, else the number of 2-D
+    grids of this shape that one launch works on.
     """
 
     def __init__(
@@ -251,66 +253,87 @@ class AxisKernels:
         launch()
 
     def run(self, name: str, *arguments, layers: int = 1) -> None:
-        """Launch a kernel on all rows or columns; ``layers`` is the third dimension of the launch grid."""
+        """Launch the kernel ``name`` on all rows or columns.
+
+        ``layers`` is the size of a further dimension of its launch grid, for kernels that work on several
+        spectra.
+        """
         self._launch(name, (*self._grids[LETTERS[name]], layers), *arguments)
 
     def x_forward(self, fields, spectra, rows=None) -> None:
-        """Transform one to three real fields along x to half spectra: all rows, or rows number ``rows``."""
+        """Transform one to three real ``fields`` along x; write the result to half ``spectra``.
+
+        ``rows`` is an array of row numbers on the device; None for all rows.
+        """
         count, listed = (self._rows, np.uintp(0)) if rows is None else (rows.size, rows)
         if count:
             grid = -(-count // self._axes["X"].tile), len(fields)
             self._launch("x_forward", grid, *_three(fields), *_three(spectra), listed, count)
 
     def y_transform(self, spectra, inverse: bool) -> None:
-        """Transform one to three spectra, or some planes of each, along y in place (``inverse``: back)."""
+        """Transform one to three spectra, or planes of them, along y in place; with ``inverse``, back."""
         grid = self._grids["Y"][0], spectra[0].shape[0], len(spectra)
         self._launch("y_transform", grid, *_three(spectra), inverse)
 
     def z_scale(self, spectra, operators, numbers) -> None:
-        """Transform spectra ``numbers`` (one or two) along z, multiply by real operators, transform back."""
+        """Transform one or two spectra along z, multiply them by real operators, and transform them back.
+
+        ``numbers`` selects them from ``spectra``, and their operators from ``operators``.
+        """
         first, last = numbers[0], numbers[-1]
         pairs = spectra[first], spectra[last], operators[first], operators[last]
         self.run("z_scale", *pairs, first, layers=len(numbers))
 
     def y_scatter(self, spectrum, number: int, transform: bool) -> None:
-        """Store spectrum ``number`` as columns on the ranks that own them; ``transform``: along y before."""
+        """Store a spectrum as columns on the ranks that own them.
+
+        ``number`` tells the kernel which of its spectra this is. With ``transform`` it is transformed along y
+        before.
+        """
         self.run("y_scatter", spectrum, number, int(transform))
 
     def await_ranks(self, flags, taken, rank: int, timeout) -> None:
-        """Make later device work wait until all ranks have stored the data of exchange ``taken`` + 1."""
+        """Make later device work wait until all ranks have stored their data of exchange ``taken`` + 1."""
         arguments = flags, taken, np.int32(rank), *timeout.arguments
         self._device.launch(self._await, (1,), (32,), arguments)
 
 
 def structure(device, *values):
-    """Return a C struct of array addresses (None: 0) and integers, on the device; callers keep the arrays."""
+    """Return a device array that kernels read as a C struct of addresses of arrays (0 for None) and integers.
+
+    It does not keep the arrays alive: callers must.
+    """
     words = [m if isinstance(m, int) else 0 if m is None else m.data.ptr for m in values]
     return device.asarray(np.array(words, np.uint64))
 
 
 def form_of(parameter) -> str:
-    """Return the storage form of a medium parameter, an element of `FORMS`."""
+    """Return how a medium parameter is stored, as a word of `FORMS`, such as ``full`` for a whole array."""
     if isinstance(parameter, Indexed):
         return f"index{parameter.bits}"
     return "full" if math.prod(parameter.shape[:2]) > 1 else "uniform"
 
 
 def medium_forms(at_points: Mapping[str, Any], staggered: Sequence) -> dict[str, str]:
-    """Return the storage form of each medium parameter; staggered densities without an index are ``full``."""
+    """Return a dictionary from each medium parameter to how it is stored, a word of `FORMS`.
+
+    The staggered densities have one entry, ``staggered``: the word of those with an index, or ``full`` if
+    none has one.
+    """
     indexed = [form for density in staggered if (form := form_of(density)).startswith("index")]
     forms = {name: form_of(parameter) for name, parameter in at_points.items()}
     return forms | {"staggered": indexed[0] if indexed else "full"}
 
 
 def members(parameter) -> tuple:
-    """Return a medium parameter as members of a `structure`: values, whether these vary, and index."""
+    """Return three members of a `structure` for a medium parameter: values, whether these vary, and index."""
     if isinstance(parameter, Indexed):
         return parameter.values, 1, parameter.index
     return parameter, int(form_of(parameter) == "full"), None
 
 
 def sources(scattered: bool) -> tuple[str, ...]:
-    """Return the CUDA files to compile, in order; ``scattered``: kernels store results on other ranks."""
+    """Return the CUDA files to compile, in order; if ``scattered``, with those that write to other ranks."""
     at = SOURCES.index("wavefabric.acoustics.fused/fused.cu")
     more = (SIGNALS, "wavefabric.acoustics.parallel/scatter.cu") if scattered else ()
     return *SOURCES[:at], *more, *SOURCES[at:]

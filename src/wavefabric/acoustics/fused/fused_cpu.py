@@ -74,9 +74,10 @@ class FusedCpuStages(Stages):
         return (spectra if self.coefficients.axes > 1 else [s0]) + [None] * (3 - self.coefficients.axes)
 
     def _along_lines(self, by_axis: list, missing: Any = None) -> list:
-        """Return the values ``by_axis``, along x, y, z, for the kernels' axes x, middle, outer.
+        """Return three values in the order of the kernels' axes: x, middle, outer.
 
-        A kernels' axis that the grid lacks gets the value ``missing``.
+        ``by_axis`` has the values in the order x, y, z. An axis of the kernels that the grid lacks gets the
+        value ``missing``.
         """
         return [by_axis[axis] if axis >= 0 else missing for axis in (0, self._middle, self._outer)]
 
@@ -161,7 +162,7 @@ class FusedCpuStages(Stages):
         return self._spectra[-1].reshape(-1)[: math.prod(shape)].reshape(shape)
 
     def _source(self, source: SourceTerm | None) -> StepSource:
-        """Return the description of a source for the kernels, an empty one for None."""
+        """Return the `StepSource` by which kernels read a source, an empty one for None."""
         if source is None:
             return StepSource()
         clock = self.fields.clock
@@ -171,7 +172,7 @@ class FusedCpuStages(Stages):
         return StepSource(source.field, signal=source.amplitude, clock=clock)
 
     def _delayed(self, on: bool) -> StepSource:
-        """Return the description of the transducer for the kernels, an empty one unless it is ``on``."""
+        """Return the `StepSource` by which kernels read the transducer, an empty one unless it is ``on``."""
         source = self.sources.transducer
         if source is None or not on:
             return StepSource()
@@ -180,7 +181,7 @@ class FusedCpuStages(Stages):
 
 
 def _by_outer_axis(layers: SplitLayers) -> SplitLayers:
-    """Return the PML layers of a 2-D grid (1, Ny, Nx) for the kernels' grid (Ny, 1, Nx), with z for y."""
+    """Reorder the PML layers of a 2-D grid (1, Ny, Nx) for the kernels' grid (Ny, 1, Nx): z stands for y."""
     nothing, one = np.full(1, -1, np.int32), layers.pml_z
     _, ny, nx = layers.z.shape
     x, y = layers.x.reshape(ny, 1, -1), layers.y.reshape(-1, 1, nx)

@@ -168,7 +168,7 @@ class FusedCudaStages(Stages):
         self.transforms += 4 + 2 * c.axes
 
     def _adjoint_structures(self, change: AdjointChange) -> tuple:
-        """Return the C structs, state and velocity components, that the kernels of an adjoint step read.
+        """Return two C structs that the kernels of an adjoint step read: state and velocity components.
 
         ``change`` holds the fields before and after the step, and keeps the structs for later steps.
         """
@@ -233,7 +233,10 @@ class FusedCudaStages(Stages):
         return [self._spectra[-1], *self._spectra[:-1]]
 
     def _structures_for(self, active: tuple[bool, ...]) -> tuple:
-        """Return two C structs, of velocity components and pressure source, with the ``active`` sources."""
+        """Return two C structs, of the velocity components and of the pressure source.
+
+        They contain only the sources that ``active``, one bool per source, marks as acting in a step.
+        """
         if active not in self._structures:
             velocity = self.sources.active_velocity(active)
             transducer = self.sources.transducer if active[-1] else None
@@ -267,7 +270,8 @@ class FusedCudaStages(Stages):
     def _rows_of(self, source: SourceTerm | TransducerTerm, values: np.ndarray) -> tuple:
         """Return a source's points on the device, sorted by grid rows, as three arrays.
 
-        The arrays are the number of the first point in each row, the x of each point, and its value.
+        The first has for each row of the grid the number of its first point; the others have for each point
+        its x index and its element of ``values``.
         """
         if source not in self._points:
             first, x, order = source.rows

@@ -60,9 +60,10 @@ class FusedLayout(FieldLayout):
         self.plane_kernels.y_transform(spectra, False)
 
     def through_z(self, numbers: Sequence[int], along_z: Callable, along_y: bool = True) -> None:
-        """Call ``along_z(spectra, numbers)``, which works on columns along z of the spectra ``numbers``.
+        """Apply the function ``along_z`` to the columns along z of the spectra with the given ``numbers``.
 
-        With ``along_y`` these spectra are transformed along y before, and back after.
+        It is called as ``along_z(spectra, numbers)``, with all spectra. With ``along_y`` the selected ones
+        are transformed along y before, and back after.
         """
         some = [self.spectra[number] for number in numbers]
         if along_y:
@@ -72,7 +73,10 @@ class FusedLayout(FieldLayout):
             self.plane_kernels.y_transform(some, True)
 
     def divergence(self, factors: list) -> None:
-        """Replace spectra of u_x, u_y, u_z along x by those of ∂x u_x, ∂y u_y, ∂z u_z; ``factors``: i k."""
+        """Replace spectra along x of u_x, u_y, u_z by those of ∂x u_x, ∂y u_y, ∂z u_z.
+
+        ``factors`` are those of the derivatives along x, y and z, i k.
+        """
 
         def along_z(s: list, numbers: Sequence[int]) -> None:
             kernel = "z_divergence", *s, *self.squares, *factors, numbers[0]
@@ -122,12 +126,12 @@ def axis_kernels(
 
 
 def at_points(coefficients: Coefficients) -> dict[str, Any]:
-    """Return the medium parameters at the points of the pressure, by name."""
+    """Return a dictionary from name to value of the medium parameters at the points of the pressure."""
     return {name: getattr(coefficients, name) for name in AT_POINTS}
 
 
 def scaled_derivatives(coefficients: Coefficients, sign: int, subdomain: Subdomain | None = None) -> list:
-    """Return the factors of derivatives half a spacing up (``sign`` 1) or down (−1) each axis.
+    """Return for each axis the spectral factors of a derivative half a spacing up (``sign`` 1) or down (−1).
 
     These are i k e^{±i k Δ/2} times the 1/N of an inverse transform, on the device.
     """
@@ -137,5 +141,5 @@ def scaled_derivatives(coefficients: Coefficients, sign: int, subdomain: Subdoma
 
 
 def scaled_squares(coefficients: Coefficients) -> list[np.ndarray]:
-    """Return (c_ref Δt/2)² k² along x (half), y and z; κ is sinc(√(sum of the three))."""
+    """Return arrays (c_ref Δt/2)² k² for k_x from 0, all k_y and all k_z; κ is sinc(√(sum of the three))."""
     return [k2 * kappa_scale(coefficients.problem) ** 2 for k2 in coefficients.squares]

@@ -68,7 +68,10 @@ class StepSource(NamedTuple):
 
 
 class VelocityComponent(NamedTuple):
-    """Describes a velocity component (field, ρ₀ at its points, PML factors, source, spectrum), or none."""
+    """Describes a velocity component: field, ρ₀ at its points, PML factors, source and spectrum.
+
+    A component whose field is None does not exist.
+    """
 
     u: Any = None
     density: Any = None
@@ -85,7 +88,7 @@ class VelocityComponent(NamedTuple):
 
 
 class MediumState(NamedTuple):
-    """Holds the medium: c₀, ρ₀, B/A and τ, each as a full grid or as one row for all, and η/(τ c₀)."""
+    """Holds c₀, ρ₀, B/A and τ, each as a whole array or as one row that serves all rows, and η/(τ c₀)."""
 
     speed: Any
     density: Any

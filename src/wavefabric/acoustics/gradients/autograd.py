@@ -199,7 +199,10 @@ class _Simulation:
         self._options = options | fixed
 
     def run(self, values: Mapping[str, np.ndarray], wrt: tuple[str, ...]) -> tuple[Results, Any]:
-        """Return the results for parameter ``values`` and, unless ``wrt`` is empty, their `Linearization`."""
+        """Simulate with the parameters ``values``; return the results and their `Linearization`.
+
+        If ``wrt``, the names to differentiate by, is empty, there is no `Linearization` but None.
+        """
         medium = {name: value for name, value in values.items() if hasattr(self._medium, name)}
         source: dict[str, Any] = {name: value for name, value in values.items() if name not in medium}
         if "transducer" in source:

@@ -166,7 +166,8 @@ def prepare_gradient(
 ) -> tuple[Problem, Recording, GradientSettings]:
     """Return problem, recording and settings of a run to differentiate with respect to ``names``.
 
-    `InputError`: a parameter or recorded quantity has no derivative; ``key`` is what it calls the argument.
+    `InputError`: a parameter or recorded quantity has no derivative. The error calls the argument ``names``
+    by the name ``key``.
     """
     check_inputs(grid, medium, source, sensor)
     how, prepared = _prepared(grid, medium, how)
@@ -259,7 +260,7 @@ class Linearization(AbstractContextManager):
             self._held = stack.pop_all()
 
     def _keep(self, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Store the recorded arrays, and return them."""
+        """Return the recorded arrays, and store them for a checkpoint of the adjoint steps."""
         self._recorded.update(arrays)
         return arrays
 
@@ -293,7 +294,8 @@ class Linearization(AbstractContextManager):
     def _on_first_rank(self, said: Mapping[str, Any] | Objective) -> tuple[float, dict[str, np.ndarray]]:
         """Evaluate an objective on rank 0; return its value and its derivatives on all ranks.
 
-        ``said`` is the objective, or its derivatives. Those returned have the recorder's layout.
+        ``said`` is the objective, or a dictionary of its derivatives, and then the value is NaN. The returned
+        derivatives have the recorder's names and layout.
         """
         derivatives: dict[str, np.ndarray] = {}
 

@@ -78,7 +78,7 @@ class Injection:
             self._load(step)
 
     def add(self, fields: Fields, step: int) -> None:
-        """Add the derivatives for data recorded in ``step``; only launch kernels, for the clock's step."""
+        """Add the derivatives for data recorded in ``step``; kernels read the step from the clock."""
         if step < self._start:
             return
         for name, block in self._blocks.items():
@@ -87,7 +87,7 @@ class Injection:
             self._c.kernels.add_pattern(fields.p, array, by_step, self._clock)
 
     def _load(self, last: int) -> None:
-        """Load derivatives up to step ``last`` to the device; add those for amplitudes to those for p."""
+        """Copy derivatives up to step ``last`` to the device, those for amplitudes added to those for p."""
         count = self._block_rows
         self._first = first = max(self._start, last // count * count)
         span = slice(first - self._start, last + 1 - self._start)

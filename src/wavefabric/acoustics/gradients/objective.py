@@ -47,7 +47,8 @@ def as_recorded(
     """Convert derivatives with respect to ``results`` to the recorder's names and layout, as float64.
 
     The recorder's series are (times, points), its fields (Nz, Ny, Nx). Amplitudes and phases, ``tones``, are
-    computed from running sums, (points,) or (Nz, Ny, Nx): derivatives for them become those for the sums.
+    computed from running sums, (points,) or (Nz, Ny, Nx): derivatives with respect to them are converted to
+    derivatives with respect to the sums.
     """
     unknown = [name for name in derivatives if name not in results]
     if unknown:
@@ -93,7 +94,7 @@ def _one(name: str, derivative: Any, values: Any, grid: Grid) -> np.ndarray:
 
 
 def _pairs(name: str, derivatives: Any, values: Any) -> Iterator[tuple[Any, Any]]:
-    """Pair the derivative with the recorded values of each box, or of each frequency of an amplitude."""
+    """Return pairs of a derivative and recorded values: one per box, or per frequency of an amplitude."""
     try:
         each, count = list(derivatives), str(len(derivatives))
     except TypeError:

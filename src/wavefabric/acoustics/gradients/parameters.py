@@ -46,8 +46,8 @@ class ParameterGradients:
         """Return the derivatives with respect to the user's arguments, by name.
 
         ``medium`` is the result of `AdjointRun.medium`, ``signals`` and ``products`` are those of
-        `AdjointRun.signals`. ``products`` are derivatives with respect to a relative change of the signal
-        at each point, by source.
+        `AdjointRun.signals`. ``products`` is a dictionary from source to the derivative with respect to a
+        relative change of its signal at each point.
         """
         staggered = [medium[name] for name in ("density_x", "density_y", "density_z") if name in medium]
 
@@ -73,7 +73,7 @@ class ParameterGradients:
         return {name: of(name) for name in self._names}
 
     def _like(self, field: np.ndarray, parameter: Any) -> Any:
-        """Convert derivatives at grid points to those for a user's parameter: a number gets their sum."""
+        """Convert derivatives at grid points to those for a user's parameter; for a number, sum them."""
         whole = field.astype(np.float64)
         return float(whole.sum()) if np.ndim(parameter) == 0 else self._grid.from_edges(whole)
 
@@ -93,14 +93,21 @@ class ParameterGradients:
         return out.reshape(values.shape)
 
     def _transducer_sums(self, derivative: np.ndarray) -> np.ndarray:
-        """Sum derivatives for the points' delayed signals, (steps, points), to those for their one signal."""
+        """Return derivatives with respect to the samples of a transducer's signal.
+
+        ``derivative`` (steps, points) is with respect to the delayed signals of its points, which share these
+        samples.
+        """
         transducer: Any = self._problem.transducer
         at, size = transducer.delay + np.arange(len(derivative))[:, None], transducer.signal.size
         pushes = derivative.ravel().astype(np.float64)
         return np.bincount(at.ravel(), pushes, max(size, int(at.max()) + 1))[:size]
 
     def _with_scales(self, field: np.ndarray, signals: Mapping, products: Mapping) -> np.ndarray:
-        """Add the derivatives with respect to sound speed that stem from the scaling of the sources."""
+        """Return derivatives with respect to sound speed, including the scaling of the sources' signals.
+
+        ``field`` are those without this scaling. ``signals`` and ``products`` are as in `from_grid`.
+        """
         total = field.astype(np.float64)
         flat = total.reshape(-1)
         for name in self._scaled:

@@ -260,9 +260,10 @@ class AdjointRun:
         self._poll()
 
     def _take_back(self, number: int, stored: Any) -> None:
-        """Take an adjoint step, or its second half after a checkpoint between both, without capturing it.
+        """Take an adjoint step, or only its second half if a checkpoint was saved between the halves.
 
-        Restore the forward fields before the step, from ``stored`` or by forward steps, if they are needed.
+        If the forward fields before the step are needed, they are restored from ``stored``, or else by
+        forward steps. Unlike in `_repeat`, no kernels are captured to be replayed.
         """
         adjoint, after = self._adjoint, self._fields
         if not self._half:
@@ -279,7 +280,7 @@ class AdjointRun:
 
     @property
     def _repeatable(self) -> bool:
-        """Whether adjoint steps are captured and replayed, except those that need forward steps first."""
+        """Whether adjoint steps that need no forward steps first are captured once and then replayed."""
         device, points = self._comm.device, math.prod(self._problem.shape)
         most = _REPEATED_POINTS if device.name == "cpu" else _REPEATED_POINTS_GPU
         return self._comm.size == 1 and points <= most and self._adjoint.repeatable
@@ -364,10 +365,10 @@ class AdjointRun:
         return {name: self._gathered(blocks, np.array(to_host(each))[owned]) for name, each in named.items()}
 
     def signals(self, points: Mapping[str, np.ndarray]) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return two mappings by source name, on all ranks: derivatives s̄ for signals, and Σ s̄ s over time.
+        """Return two dictionaries from source name: derivatives s̄ for its signal s, and the sums Σ s̄ s.
 
-        A signal s is (steps, points), or (steps, 1) if points share it; Σ s̄ s is (points,). ``points`` has
-        each source's indices in the whole grid.
+        All ranks get both. A signal s is (steps, points), or (steps, 1) if points share it; Σ s̄ s, over
+        time, is (points,). ``points`` has each source's indices in the whole grid.
         """
         comm, sources, c = self._comm, self._adjoint.sources, self._stages.coefficients
         read = {name.removeprefix("signal/"): array for name, array in sources.host_arrays().items()}
@@ -392,6 +393,6 @@ class AdjointRun:
         )
 
     def _gathered(self, parts: RankParts, own: np.ndarray) -> np.ndarray:
-        """Return the whole array, from the parts of all ranks, on every rank; all must call this."""
+        """Gather the part ``own`` of each rank; return the whole array, on all ranks. All must call this."""
         whole = parts.gather(own)
         return broadcast(self._comm, {} if whole is None else {"": whole})[""]

@@ -16,7 +16,10 @@ THRESHOLD, REFERENCE = 39.0, 43.0
 
 
 def dose_rate(temperature: Any, xp: Any = np) -> Any:
-    """Return the dose rate R^(43 − T) at temperatures T, °C, in equivalent minutes at 43 °C per minute."""
+    """Return the dose rate at temperatures T, °C, in equivalent minutes at 43 °C per minute.
+
+    It is R^(43 − T), with R = 0.5 from 43 °C on and 0.25 below, and 0 below 39 °C. ``xp`` is NumPy or CuPy.
+    """
     below = REFERENCE - temperature
     rate = xp.where(below <= 0, HOT**below, WARM**below)
     return xp.where(temperature < THRESHOLD, 0.0, rate)

@@ -215,7 +215,7 @@ class _Run:
                 yield seconds / count, factor
 
     def _look(self, interrupt: DeferredInterrupt, done: int) -> None:
-        """Save a checkpoint if it is due on rank 0 or any rank was interrupted; stop in the latter case."""
+        """Save a checkpoint if it is due on rank 0 or any rank was interrupted; if interrupted, stop."""
         due = self._checkpoint is not None and self._checkpoint.due()
         status = combine(self.how.ranks, Status(interrupt.requested, due))
         if self._checkpoint is not None and (status.save_due or status.interrupted):

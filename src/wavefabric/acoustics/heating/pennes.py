@@ -51,11 +51,11 @@ class PennesStep:
         self._dt = 0.0
 
     def put(self, values: Any) -> Any:
-        """Return a number as it is; of a field [x, y(, z)] return this rank's part, copied to its device."""
+        """Return a number unchanged; of a field [x, y(, z)], copy this rank's part to its device."""
         return self._local(self._grid.to_memory(values, "thermal") if np.ndim(values) else values)
 
     def _local(self, values: Any) -> Any:
-        """Return a number as it is; of a field (Nz, Ny, Nx) return this rank's part, copied to its device."""
+        """Return a number unchanged; of a field (Nz, Ny, Nx), copy this rank's part to its device."""
         if np.ndim(values) == 0:
             return float(values)
         c = self.stages.coefficients
@@ -103,7 +103,7 @@ class PennesStep:
         self.theta += early
 
     def _set_rate(self, theta: Any, factor: float) -> None:
-        """Store ∂θ/∂t at ``theta`` in `_rate`, with the power times ``factor``."""
+        """Compute ∂θ/∂t from ``theta``, with the power times ``factor``, and store it in `_rate`."""
         c, rate = self.stages.coefficients, self._rate
         rate[...] = factor * self._power - self._cooling * theta
         for axis, conductivity in enumerate(self._flux):

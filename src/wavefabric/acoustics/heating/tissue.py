@@ -23,7 +23,7 @@ _UNITS = {
 class ThermalMedium:
     """Holds the properties of tissue in Pennes's equation: numbers, or arrays of the grid's shape.
 
-    `InputError`: a value is not finite, or not above 0 (perfusion: below 0).
+    `InputError`: a value is not finite or not above 0; perfusion may be 0, blood have any temperature.
 
     Parameters
     ----------

@@ -239,7 +239,7 @@ def put(group: h5py.Group, name: str, value: Any, chunks: tuple[int, ...] | None
 
 
 def sensor_datasets(sensor: np.ndarray | Cuboids) -> dict[str, Any]:
-    """Return the datasets that describe the sensor, with indices from 1."""
+    """Return a dictionary from dataset to value that describes the sensor, with indices from 1."""
     if not isinstance(sensor, Cuboids):
         return {"sensor_mask_type": 0, "sensor_mask_index": sensor[None, None] + 1}
     corners = np.concatenate([sensor.first, sensor.last], axis=1)

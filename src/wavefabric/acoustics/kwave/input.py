@@ -94,7 +94,7 @@ def _check_memory(file: "_Contents", device: Device | None) -> None:
 
 
 def dataset_names(path: str | Path) -> dict[str, str]:
-    """Return for each number of a `Problem` the dataset of the file that stores it, as errors name it."""
+    """Return a dictionary from each number of a `Problem` to its dataset in a file, as errors name it."""
     names = {key: dataset_key(path, name) for name, key in DATASETS.items()}
     return names | {"transducer.index": names["velocity_source.index"]}
 
@@ -188,7 +188,7 @@ class _Contents(Reader):
         return shape  # type: ignore[return-value]
 
     def _medium(self, axes: str, grid: tuple[int, ...], absorbing: int, nonlinear: int) -> dict[str, Any]:
-        """Return the medium's parameters of a `Problem` by name; ``grid`` is (Nz, Ny, Nx)."""
+        """Return a dictionary from name to value of the medium's parameters; ``grid`` is (Nz, Ny, Nx)."""
         field = partial(self._field, grid)
         density, staggered = field("rho0"), tuple(field(f"rho0_sg{axis}") for axis in axes)
         for axis, value in zip(axes, staggered, strict=True):
@@ -210,7 +210,7 @@ class _Contents(Reader):
         return float(array[0, 0, 0]) if array.shape == (1, 1, 1) else array
 
     def _index(self, name: str, *shape: int | str) -> np.ndarray:
-        """Return a dataset of indices, counted from 0 instead of 1, without its first axis, of length 1."""
+        """Read indices counted from 1; return them counted from 0, without the first axis, of length 1."""
         index = self.array(name, shape)[0]
         if self.outline:  # zeros, perhaps too many to compute a maximum
             return np.broadcast_to(np.zeros((), np.int64), index.shape)
@@ -222,7 +222,10 @@ class _Contents(Reader):
         return self._index(name, 1, 1, "points")[0]
 
     def _signals(self, kind: str, names: Iterable[str], flags: list[int], index: np.ndarray) -> Any:
-        """Return a source's signals, each cut to its number of time steps in ``flags``, and its mode."""
+        """Return a source's signals and its mode.
+
+        ``flags`` has for each signal its number of time steps, to which it is cut; with 0 the signal is None.
+        """
         many, mode = self._scalar(f"{kind}_source_many", 1), MODES[self._scalar(f"{kind}_source_mode", 2)]
         signals: list[np.ndarray | None] = []
         for name, flag in zip(names, flags, strict=False):
@@ -290,7 +293,7 @@ def write_input(
 
 
 def _contents(problem: Problem) -> dict[str, Any]:
-    """Return the datasets that describe a problem, by name, and the flags that say which of them exist."""
+    """Return a dictionary from name to value of the datasets and flags that describe a problem."""
     axes, missing = AXES[: problem.dimensions], AXES[problem.dimensions :]
     # Only k-Wave's MATLAB code reads ``elastic_flag``.
     contents: dict[str, Any] = dict.fromkeys(("nonuniform_grid_flag", "elastic_flag"), 0)
@@ -327,7 +330,7 @@ def _contents(problem: Problem) -> dict[str, Any]:
 
 
 def _signals(kind: str, names: Sequence[str], source: PointSource | None) -> dict[str, Any]:
-    """Return the source flag of each signal and, if there is a source, the datasets that describe it."""
+    """Return a dictionary from dataset to value: a source's flags and, if there is a source, its data."""
     if source is None:
         return {f"{name}_source_flag": 0 for name in names}
     signals = dict(zip(names, source.signals, strict=True))

@@ -149,7 +149,8 @@ def simulate_kwave(kgrid: Any, medium: Any, source: Any, sensor: Any = None, **o
 class _LastRun:
     """Keeps the fields and operators of the last run for a next run with the same grid, medium and time step.
 
-    Scripts of k-wave-python loop over sources. What needs over half of the remaining memory is not kept.
+    Scripts of k-wave-python loop over sources. Fields and operators are not kept if they are larger than the
+    memory that is left beside them.
     """
 
     def __init__(self) -> None:
@@ -203,7 +204,7 @@ def _translate(
 
 
 def _smoothed(problem: Problem, grid: Grid, options: ObjectOptions) -> Problem:
-    """Return the problem with the medium smoothed on the total grid and staggered, as ``options`` say."""
+    """Smooth the medium on the grid with its PML, and compute staggered densities, as ``options`` say."""
     wanted = {"sound_speed": options.smooth_c0, "density": options.smooth_rho0}
     arrays: dict[str, Any] = {name: getattr(problem, name) for name, smoothed in wanted.items() if smoothed}
     arrays = {name: smooth(a, restore_max=False) for name, a in arrays.items() if isinstance(a, np.ndarray)}
@@ -324,7 +325,11 @@ def _record(sensor: Any, grid: Grid) -> tuple[Sensor, Callable]:
 def _adapted(
     names: tuple[str, ...], order: np.ndarray | None, arrays: dict[str, np.ndarray]
 ) -> dict[str, np.ndarray]:
-    """Return the arrays ``names`` that a user requested; ``order`` are their points' indices as recorded."""
+    """Return the requested ``names`` as a dictionary of arrays, with the sensor's points in ``order``.
+
+    ``arrays`` are the recorded ones. If ``order`` is None, the points stay in the order in which they were
+    recorded.
+    """
     adapted = {}
     for name in names:
         stem, _, kind = name.partition("_")
@@ -340,7 +345,10 @@ def _adapted(
 
 
 def _sensor(mask: Any, grid: Grid) -> tuple[Sensor, np.ndarray | None]:
-    """Return a sensor at ``mask`` and, for grid points, the indices that sort them in C order, else None."""
+    """Return a sensor at ``mask``, and the indices that sort its grid points in C order.
+
+    These are None for a mask of cuboids or Cartesian points.
+    """
     dims = grid.dimensions
     mask = np.ones(grid.shape, bool) if mask is None else real_array(mask, "sensor.mask")
     mask = np.full(grid.shape, mask.reshape(-1)[0]) if mask.size == 1 else mask

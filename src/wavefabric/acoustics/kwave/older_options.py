@@ -64,7 +64,7 @@ def is_axisymmetric(simulation: Any, function: bool, dimensions: int) -> bool:
 def keywords(
     simulation: Any, execution: Any, shape: tuple[int, ...], axisymmetric: bool, device: str | None
 ) -> dict[str, Any]:
-    """Return keywords for `kspaceFirstOrder`; `InputError` for unsupported options, warn of unused ones."""
+    """Convert options to keywords of `kspaceFirstOrder`; warn of unused ones, refuse unsupported ones."""
     mark = "is_python_backend"
     require(hasattr(execution, mark), "execution_options", execution, "a SimulationExecutionOptions")
     for key, options in (("simulation_options", simulation), ("execution_options", execution)):
@@ -105,7 +105,7 @@ def recorded(sensor: Any) -> list[str]:
 
 
 def _pml_sizes(simulation: Any, shape: tuple[int, ...], usual: int, axisymmetric: bool) -> tuple[Any, ...]:
-    """Return the PML size along each axis, in points; ``usual`` is that for an axis without an option."""
+    """Return the PML size along each axis, in points; ``usual`` is the size where no option sets one."""
     key, size = "simulation_options.pml_size", plain(getattr(simulation, "pml_size", None))
     each = [getattr(simulation, f"pml_{axis}_size", None) for axis in "xyz"[: len(shape)]]
     each = [None if isinstance(one, ChosenSize) else plain(one) for one in each]

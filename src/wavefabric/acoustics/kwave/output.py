@@ -152,7 +152,7 @@ class KWaveOutput:
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[None]:
-        """Return a context in which an error of the disk, not HDF5's resulting one, raises `InputError`."""
+        """Return a context that turns an error of the disk, which HDF5 may hide, into an `InputError`."""
         try:
             try:
                 yield
@@ -178,7 +178,7 @@ class KWaveOutput:
             )
 
     def _read_run(self) -> dict[str, Any]:
-        """Return the saved description of the unfinished run; {} if unknown."""
+        """Return the saved description of the unfinished run, a dictionary; empty if it is unreadable."""
         try:
             run = json.loads(read_bytes(self._run_file))
         except (OSError, ValueError):

@@ -58,7 +58,10 @@ class OutputDataset(NamedTuple):
 def output_datasets(
     layout: RecordingLayout, sensor: np.ndarray | Cuboids | None, grid: tuple[int, int, int]
 ) -> dict[str, list[OutputDataset]]:
-    """Return each recorded quantity's datasets: one, or one per cuboid; ``grid`` is (Nz, Ny, Nx)."""
+    """Return a dictionary from recorded quantity to its datasets: one, or one per cuboid.
+
+    ``grid`` is (Nz, Ny, Nx), the shape of whole-domain quantities.
+    """
     rows_of = {name: ((rows,), samples) for name, (rows, samples) in layout.series.items()}
     # A statistic has no time axis.
     rows_of |= {name: ((), samples) for name, samples in layout.points.items()}

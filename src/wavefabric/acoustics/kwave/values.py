@@ -126,7 +126,7 @@ def whole_number(value: Any, key: str, least: int) -> int:
 
 
 def grid_values(value: Any, grid: Grid, key: str, alone: bool = True) -> Any:
-    """Return None, one float (if ``alone`` allows it), or an array of the grid's shape.
+    """Return a value as an array of the grid's shape, or as one float if ``alone`` allows it; keep None.
 
     Arrays flattened in C order are accepted, as by k-wave-python. Other shapes with as many values, which
     k-wave-python reshapes too, are an `InputError` here.

@@ -66,7 +66,11 @@ class Sets:
         parts: int,
         tables: "_Tables | None" = None,
     ) -> "_Tables":
-        """Add the sets in ``pieces`` of arrays to ``tables``, by default ``parts`` new, one per thread."""
+        """Return hash tables of the different sets in ``pieces`` of the arrays.
+
+        A piece is (plane, first, end), a range of values in a plane. The sets are added to ``tables``, by
+        default to ``parts`` new ones, one per thread.
+        """
         if tables is None:
             positions = np.empty((parts, self._slots), np.int32)
             sets = np.empty((parts, self._limit, len(arrays)), self._dtype)
@@ -118,7 +122,7 @@ class _Tables(NamedTuple):
 
 
 def _readable(array: np.ndarray) -> np.ndarray:
-    """Return an array as float32 or float64 with planes in C order; copy it only if necessary."""
+    """Convert an array to float32 or float64 with planes in C order; copy it only if necessary."""
     wide = array.dtype if array.dtype in (np.float32, np.float64) else np.float64
     if array.dtype == wide and array[0].flags.c_contiguous:
         return array
@@ -128,13 +132,16 @@ def _readable(array: np.ndarray) -> np.ndarray:
 
 
 def _facts(arrays: Sequence[np.ndarray]) -> np.ndarray:
-    """Return an int64 row per array: address, bytes of a value, number of values from plane to plane."""
+    """Return an int64 array (arrays, 3): address, bytes of a value, and values from plane to plane."""
     facts = [(memory_address(each), each.itemsize, each.strides[0] // each.itemsize) for each in arrays]
     return np.array(facts, np.int64)
 
 
 def _sample(planes: int, plane: int, points: int) -> list[_Piece]:
-    """Return pieces with about ``points`` points all over a grid of ``planes`` planes of ``plane`` points."""
+    """Return pieces (plane, first, end) spread over a grid, with about ``points`` points together.
+
+    The grid has ``planes`` planes of ``plane`` points.
+    """
     blocks = -(-plane // _BLOCK)
     order = _spread(planes)
     count = max(1, min(points // min(plane, _BLOCK), planes * blocks))
@@ -289,7 +296,7 @@ class _Search:
         return [group for name in names if (group := self._group([name])) is not None]
 
     def _group(self, names: Sequence[str]) -> IndexedGroup | None:
-        """Return a group of all ``names`` with one index; None if its sets are too many or save no memory."""
+        """Return a group of all ``names`` with one index; None if it has too many sets or saves no memory."""
         if not names or (sets := self._sets(names)) is None:
             return None
         names = [name for name in (*AT_POINTS, *STAGGERED) if name in names]
@@ -315,13 +322,16 @@ class _Search:
 
 
 def medium_values(problem: Problem) -> dict[str, float | np.ndarray | None]:
-    """Return the medium parameters: ``speed``, ``density``, ``ratio``, ``staggered_x``, …, ``alpha``."""
+    """Return a dictionary of the medium: ``speed``, ``density``, ``ratio``, ``staggered_x``, …, ``alpha``.
+
+    The ``ratio`` is B/A. A value is a number, an array (Nz, Ny, Nx) or None.
+    """
     medium = {"speed": problem.sound_speed, "density": problem.density, "ratio": problem.nonlinearity}
     medium |= zip(STAGGERED, problem.density_staggered, strict=False)
     return {**medium, "alpha": problem.alpha_coeff}
 
 
 def _arrays(problem: Problem) -> dict[str, np.ndarray]:
-    """Return the medium parameters that vary in space, arrays (Nz, Ny, Nx), by name."""
+    """Return a dictionary from name to array (Nz, Ny, Nx) of the medium parameters that vary in space."""
     values = medium_values(problem).items()
     return {name: value for name, value in values if isinstance(value, np.ndarray) and value.ndim}

@@ -48,7 +48,7 @@ class Indexed:
 def indexed_parameters(
     device, problem: Problem, materials: Materials, dtype: np.dtype, fill_tau: Callable[[Any, Any, Any], None]
 ) -> dict[str, Indexed]:
-    """Return the medium parameters stored by index, named as in `AT_POINTS` and `STAGGERED`.
+    """Return a dictionary from name (`AT_POINTS`, `STAGGERED`) to each parameter that is stored by index.
 
     Parameters of `AT_POINTS` are columns of one table (materials, 4), so that all values of a material are
     adjacent in memory. ``fill_tau(tau, speed, alpha)`` stores the absorption τ of n materials with the given

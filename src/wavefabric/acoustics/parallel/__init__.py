@@ -1,4 +1,4 @@
-"""Shares a time step among several ranks: parts of the grid, overlaps of blocks, transposes of spectra.
+"""Divides a time step among several ranks, which exchange overlaps of blocks or transpose spectra.
 
 May import `acoustics.problem`, `acoustics.solver`, `spectral` and `exchange`.
 """

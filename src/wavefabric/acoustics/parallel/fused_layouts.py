@@ -1,7 +1,8 @@
-"""Shares a grid among ranks for fused GPU kernels: slabs of one Fourier basis, or blocks with a basis each.
+"""Divides a grid among ranks for fused GPU kernels, which transform along one axis and do pointwise work.
 
-With slabs a rank transforms planes along x and y, and columns along z. In between, data are transposed among
-the ranks: by messages, or by kernels that write directly to the memory of other ranks.
+The parts are slabs with one Fourier basis, or blocks with a basis each. With slabs a rank transforms planes
+along x and y, and columns along z. In between, the data are transposed among the ranks: by messages, or by
+kernels that write directly to the memory of other ranks.
 """
 
 import math
@@ -23,12 +24,12 @@ _OUTLET = [("at", np.int64), ("along", np.int64), ("across", np.int64), ("flag",
 
 
 def scatter_type(ranks: int) -> np.dtype:
-    """Return the type of a table that tells kernels where to write on each rank (``Scatter``, scatter.cu)."""
+    """Return the NumPy type of a table of the memory addresses at which kernels write on each rank."""
     return np.dtype([("ranks", _OUTLET, (ranks,)), ("calls", np.uint64), ("done", np.uint64)])
 
 
 class FusedGlobalLayout(FusedLayout):
-    """A layout in slabs: each rank has planes for kernels along x and y, and columns for kernels along z.
+    """A layout in slabs: a rank transforms its planes of the grid along x and y, and columns along z.
 
     Transposes between ranks convert spectra from planes to columns and back. With several spectra, the
     transpose of one spectrum overlaps with the kernels on the others.
@@ -49,7 +50,7 @@ class FusedGlobalLayout(FusedLayout):
 
     @classmethod
     def nbytes(cls, problem: Problem, dtype: np.dtype, decomposition: Partition, rank: int) -> int:
-        """Return the bytes of this rank's columns of three spectra, and of the buffers for transposes."""
+        """Return the bytes that a rank needs: its columns of three spectra, and buffers for transposes."""
         subdomain = decomposition.subdomains[rank]
         nx, ny, _ = decomposition.shape
         columns = math.prod(subdomain.spectral_shape)
@@ -71,7 +72,7 @@ class FusedGlobalLayout(FusedLayout):
         return axis_kernels(c, f, c.shape, "XY"), axis_kernels(c, f, self._columns_shape(), "ZG")
 
     def _columns_shape(self) -> tuple[int, ...]:
-        """Return the shape of a real grid whose half spectrum has the shape of this rank's columns."""
+        """Return the shape of a real array whose half spectrum has the shape of this rank's columns."""
         return (*self.coefficients.half_shape[:2], self.partition.shape[0])
 
     def _spectrum_shape(self) -> tuple[int, ...]:
@@ -87,7 +88,7 @@ class FusedGlobalLayout(FusedLayout):
         self._back[number].start([self._columns[number]])
 
     def _receive(self, number: int, planes: bool) -> None:
-        """Wait until spectrum ``number`` has arrived from the other ranks, as planes or as columns."""
+        """Wait until the other ranks' parts of spectrum ``number`` are here, as ``planes`` or as columns."""
         exchange, arrays = (self._back, self.spectra) if planes else (self._forth, self._columns)
         exchange[number].finish([arrays[number]])
 
@@ -134,7 +135,7 @@ class OneSidedLayout(FusedGlobalLayout):
 
     @classmethod
     def nbytes(cls, problem: Problem, dtype: np.dtype, decomposition: Partition, rank: int) -> int:
-        """Return the bytes of three spectra stored as columns; one-sided kernels need no send buffers."""
+        """Return the bytes that a rank needs: three spectra, since one-sided kernels need no send buffers."""
         nx, ny, _ = decomposition.shape
         planes = max(subdomain.size[2] for subdomain in decomposition.subdomains)
         return 2 * dtype.itemsize * 3 * planes * ny * (nx // 2 + 1)
@@ -196,7 +197,7 @@ class OneSidedLayout(FusedGlobalLayout):
         self.plane_kernels.y_scatter(self.spectra[number], number, along_y)
 
     def _send_columns(self, number: int) -> None:
-        """Do nothing: the kernel along z has sent the columns."""
+        """Do nothing: the kernel along z has already written the columns to the other ranks."""
 
     def _receive(self, number: int, planes: bool) -> None:
         if self._timeout.waits:
@@ -205,10 +206,11 @@ class OneSidedLayout(FusedGlobalLayout):
 
 
 class FusedLocalLayout(FusedLayout):
-    """A layout in blocks: while overlaps are exchanged, planes without overlaps are transformed along y.
+    """A layout in blocks, which transforms planes without overlaps along y while ranks exchange overlaps.
 
-    All rows are transformed along x before the exchange, and the rows in overlaps once more after it. If x is
-    divided among ranks, every row has points in an overlap, so all rows are transformed twice.
+    An overlap is the part of a block that neighbouring ranks own. All rows are transformed along x before the
+    exchange, and the rows in overlaps once more after it. If x is divided among ranks, every row has points
+    in an overlap, so all rows are transformed twice.
     """
 
     def _connect(self) -> None:
@@ -233,7 +235,7 @@ class FusedLocalLayout(FusedLayout):
 
     @classmethod
     def nbytes(cls, problem: Problem, dtype: np.dtype, decomposition: Partition, rank: int) -> int:
-        """Return the bytes of the buffers that exchange overlaps and, with dispersion, of the field ρ₀∇·u."""
+        """Return the bytes that a rank needs: buffers for overlaps and, with dispersion, the field ρ₀∇·u."""
         subdomain = decomposition.subdomains[rank]
         rate = dtype.itemsize * math.prod(subdomain.size) if disperses(problem) else 0
         return HaloExchange.nbytes(problem, subdomain, dtype) + rate

@@ -1,6 +1,6 @@
-"""Shares a grid among ranks for whole-array transforms: slabs or pencils (global), or blocks (local).
+"""Divides a grid among ranks for whole-array transforms: slabs or pencils (global), or blocks (local).
 
-A `HaloExchange` fills the overlaps of blocks.
+The blocks of neighbouring ranks overlap. A `HaloExchange` fills the overlaps.
 """
 
 import math
@@ -25,8 +25,8 @@ class HaloExchange:
     """Fills the overlaps of a rank's block from its neighbours, and multiplies the block by a window.
 
     The window is 1 on the rank's own points and falls to 0 over the overlap, so that the block is periodic.
-    ``weights`` are its factors along (z, y, x). ``exchanges`` maps a number of fields to the exchange that
-    sends so many together; collective, like `fill`.
+    ``weights`` are its factors along (z, y, x); None without a window. ``exchanges`` is a dictionary from a
+    number of fields to the exchange that sends so many at once. All ranks must exchange together.
     """
 
     def __init__(self, coefficients: Coefficients, comm: Communicator, decomposition: Partition):
@@ -48,7 +48,7 @@ class HaloExchange:
 
     @staticmethod
     def counts(problem: Problem) -> set[int]:
-        """Return the numbers of fields that are exchanged together.
+        """Return the numbers of fields that a time step exchanges at once.
 
         They are 1 (p), the number of dimensions (components of u) and, with dispersion, 2 (ρ₀∇·u and ρ).
         """
@@ -56,25 +56,25 @@ class HaloExchange:
 
     @staticmethod
     def nbytes(problem: Problem, subdomain: Subdomain, dtype: np.dtype) -> int:
-        """Return the bytes of the send and receive buffers of all exchanges of a rank."""
+        """Return the bytes of a rank's send and receive buffers for overlaps."""
         overlap = math.prod(subdomain.size) - math.prod(subdomain.owned_size)
         return 2 * dtype.itemsize * sum(HaloExchange.counts(problem)) * overlap
 
     def start(self, fields: list) -> None:
-        """Start to fill the overlaps of ``fields``."""
+        """Start to copy the neighbours' values into the overlaps of ``fields``."""
         self.exchanges[len(fields)].start(fields)
 
     def finish(self, fields: list) -> None:
-        """Wait until the overlaps of ``fields`` are filled, and apply the window."""
+        """Wait until the neighbours' values are in the overlaps of ``fields``; multiply by the window."""
         self.exchanges[len(fields)].finish(fields, self.weights)
 
     def fill(self, fields: list) -> None:
-        """Fill the overlaps of ``fields`` from the neighbours, and apply the window."""
+        """Copy the neighbours' values into the overlaps of ``fields``; multiply by the window."""
         self.start(fields)
         self.finish(fields)
 
     def empty(self, fields: list) -> None:
-        """Set the overlaps of ``fields`` to 0."""
+        """Set ``fields`` to 0 in the overlaps, that is at points that neighbouring ranks own."""
         for field in fields:
             for axis, owned in enumerate(self._owned):
                 before = (slice(None),) * axis
@@ -82,7 +82,7 @@ class HaloExchange:
                 field[(*before, slice(owned.stop, None))] = 0
 
     def give_back(self, fields: list) -> None:
-        """Apply the window and add overlaps to the ranks that own their points: the transpose of `fill`."""
+        """Do the transpose of `fill`: multiply by the window, then add overlaps to the points' owners."""
         for field in fields:
             if self.weights is not None:
                 z, y, x = self.weights
@@ -96,7 +96,7 @@ class HaloExchange:
 
 
 class GlobalLayout(FieldLayout):
-    """A layout in slabs or pencils with one Fourier basis; results equal those of one rank to round-off."""
+    """Slabs or pencils with one Fourier basis of the whole grid; results as on one rank, to round-off."""
 
     @classmethod
     def nbytes(cls, problem: Problem, dtype: np.dtype, decomposition: Partition, rank: int) -> int:

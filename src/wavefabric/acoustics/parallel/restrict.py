@@ -16,8 +16,8 @@ def restrict_problem(problem: Problem, subdomain: Subdomain) -> Problem:
 
     Sources keep the points that the rank owns, with indices into its local arrays. A source without points on
     the rank is left out, unless it is ``"additive"``: all ranks take part in the transforms of its k-space
-    correction, so each rank keeps it, even without points. Its `SourceForm` is that of the whole source. The
-    PML is still described for the whole grid: see `pml_factors`.
+    correction, so each rank keeps it, even without points. The `SourceForm` of a source is still chosen from
+    its points on all ranks. The PML is still described for the whole grid: see `pml_factors`.
     """
     if subdomain.is_whole:
         return problem
@@ -38,7 +38,7 @@ def restrict_problem(problem: Problem, subdomain: Subdomain) -> Problem:
 
 
 def restrict_array(value, subdomain: Subdomain):
-    """Return a rank's contiguous part of a whole-grid array (Nz, Ny, Nx); scalars and None are unchanged."""
+    """Cut a rank's subdomain out of a whole-grid array (Nz, Ny, Nx); return numbers and None unchanged."""
     if value is None or np.ndim(value) == 0:
         return value
     axes = zip(subdomain.first, subdomain.size, subdomain.shape, strict=True)
@@ -52,7 +52,7 @@ def restrict_array(value, subdomain: Subdomain):
 
 
 def _restrict_signal(signal: Signal | None, mask: np.ndarray) -> Signal | None:
-    """Return the signals of the points in ``mask``; one signal for all points is not changed."""
+    """Return the signals of the source points in ``mask``; a signal shared by all points is not changed."""
     if isinstance(signal, ProductSignal):
         return replace(signal, weights=signal.weights[mask])
     if signal is None or signal.shape[1] == 1:

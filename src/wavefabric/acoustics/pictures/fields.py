@@ -20,7 +20,10 @@ _LINE_COLOURS = (BLUE, RED, ORANGE, INK)
 
 
 def plane(field: Any, grid: Grid, normal: str = "y", at: float | str = 0.0) -> np.ndarray:
-    """Return the plane of a 3-D field across axis ``normal`` nearest to ``at``, m; a 2-D field unchanged."""
+    """Return the plane of a 3-D field perpendicular to axis ``normal`` and nearest to coordinate ``at``, m.
+
+    A 2-D field is returned whole.
+    """
     values = np.asarray(field)
     ensure(values.shape == grid.shape, "field", f"has the shape {values.shape}", f"{grid.shape}, the grid's")
     if grid.dimensions == 2:
@@ -69,16 +72,21 @@ class ProfilePicture(_Picture):
 def plot_field(field: Any, grid: Grid, **options: Any) -> Figure:
     """Draw a plane of a positive field (Pa, the grid's shape), such as ``p_max_all``.
 
-    The longer axis is horizontal. Options: ``normal`` and ``at``, the axis across the plane of a 3-D grid and
-    the plane's position on this axis, m. ``outlines``, an array of the grid's shape: lines are drawn between
-    neighbouring values that differ, such as a medium's sound speed or labels of tissue. ``contours_db``:
-    contour levels, dB relative to the peak; none if empty. ``contours_in``, booleans of the grid's shape:
-    contours are drawn only where these are true, such as behind a skull. ``peak``: the pressure of 0 dB and
-    the colour scale maximum, Pa; by default the largest value in the plane. ``origin``: zero point of the
-    axis labels, m, one per axis of the grid; by default the grid's origin. ``title``, ``label``, ``scale``:
-    title of the picture, label of its colour bar, and factor of the field in the colour bar. ``axes``:
-    Matplotlib axes to draw in, instead of a new figure. ``path``: file in which the figure is saved, 160 dots
-    per inch. `InputError`: an argument does not fit the grid, or there is nothing to draw.
+    The longer axis is horizontal. `InputError`: an argument does not fit the grid, or there is nothing to
+    draw. Options:
+
+    ``normal``, ``at``: on a 3-D grid the axis perpendicular to the plane, and the plane's position on it, m.
+    ``outlines``: array of the grid's shape, such as a medium's sound speed or labels of tissue; lines are
+    drawn between neighbouring points whose values differ.
+    ``contours_db``: contour levels, dB relative to the peak; none if empty.
+    ``contours_in``: booleans of the grid's shape; contours are drawn only where they are true, such as behind
+    a skull.
+    ``peak``: pressure of 0 dB and largest of the colour scale, Pa; by default the largest in the plane.
+    ``origin``: zero point of the axis labels, m, one per axis of the grid; by default the grid's origin.
+    ``title``, ``label``, ``scale``: title of the picture, label of its colour bar, and the factor that the
+    field is multiplied by.
+    ``axes``: Matplotlib axes to draw in, instead of a new figure.
+    ``path``: file in which the figure is saved, 160 dots per inch.
     """
     how = FieldPicture(**options)
     names = "xy" if grid.dimensions == 2 else "xyz".replace(how.normal, "")
@@ -98,7 +106,7 @@ def plot_field(field: Any, grid: Grid, **options: Any) -> Figure:
     x, y = millimetres[right], millimetres[up]
 
     def turned(values: np.ndarray) -> np.ndarray:
-        """Return values with rows along the vertical and columns along the horizontal axis."""
+        """Return the plane's values as [vertical, horizontal] of the picture."""
         return values.T if names[0] == right else values
 
     values = turned(values)
@@ -126,10 +134,11 @@ def plot_field(field: Any, grid: Grid, **options: Any) -> Figure:
 def plot_profiles(position: Any, profiles: Mapping[str, Any], **options: Any) -> Figure:
     """Draw one or several profiles of values along a line.
 
-    ``profiles`` maps labels to values (Pa; NaN: a gap) at each ``position``, m; both of shape (points,).
-    Options: ``shaded`` maps labels to ranges (from, to) of positions, m, such as a layer of tissue;
-    ``dashed`` lists the labels of profiles to draw dashed and on top, such as an analytical solution;
-    ``xlabel``, ``ylabel``; ``title``, ``scale``, ``axes`` and ``path`` as in `plot_field`.
+    ``profiles`` is a dictionary from label to values (points,), Pa, where NaN leaves a gap. ``position``
+    (points,) is the position of each value along the line, m. Options: ``shaded``, a dictionary from label to
+    the range (from, to) of positions to shade, m, such as a layer of tissue; ``dashed``, the labels of
+    profiles to draw dashed and on top, such as an analytical solution; ``xlabel``, ``ylabel``; ``title``,
+    ``scale``, ``axes`` and ``path`` as in `plot_field`.
     """
     how = ProfilePicture(**options)
     millimetres = np.asarray(position, float) * 1e3
@@ -157,7 +166,7 @@ def plot_profiles(position: Any, profiles: Mapping[str, Any], **options: Any) ->
 
 
 def cell_edges(middles: np.ndarray) -> np.ndarray:
-    """Return the edges of cells around equally spaced ``middles``: one edge more than there are cells."""
+    """Return the edges of cells whose equally spaced ``middles`` are known: one edge more than cells."""
     half = (middles[-1] - middles[0]) / (2 * max(1, len(middles) - 1)) or 0.5
     return np.append(middles - half, middles[-1] + half)
 
@@ -177,7 +186,7 @@ def add_colour_bar(picture: Any, axes: Any, label: str, **options: Any) -> None:
 
 
 def save(figure: Any, path: str | Path | None, key: str) -> Figure:
-    """Save a figure at 160 dots per inch, unless ``path`` is None; return it. Errors begin with ``key``."""
+    """Save a figure to ``path``, unless it is None; return the figure. Error messages begin with ``key``."""
     if path is not None:
         save_figure(figure, path, key, dpi=160)
     return figure

@@ -1,4 +1,7 @@
-"""Draws movies of a plane recorded over time by a sensor box, or a mask that fills one, one point thick."""
+"""Draws movies of a plane in which a sensor recorded time series.
+
+The sensor is a box one point thick, or a mask whose points fill such a box.
+"""
 
 from __future__ import annotations
 
@@ -63,15 +66,16 @@ class Movie:
         self.times = item.first_time() + self.steps * file.dt
 
     def frames(self) -> Iterator[np.ndarray]:
-        """Yield each frame, [first axis, second axis], read in blocks: a series may be larger than memory."""
+        """Yield the values of each frame, [first axis, second axis]; only some frames are read at once."""
         count = max(1, _BLOCK // math.prod(self.shape))
         for first in range(0, self.steps.size, count):
             yield from self.item.samples_of_box(self._box, self.steps[first : first + count])
 
     def top(self) -> float:
-        """Return the colour scale maximum: twice the median of the frames' peaks, at most the largest peak.
+        """Return the largest value of the colour scale: twice the median of the frames' peaks.
 
-        So a single frame with a high peak does not make the other frames pale.
+        So a single frame with a high peak does not make the other frames pale. Frames with a peak below 1 %
+        of the largest peak do not count, and the result is at most the largest peak.
         """
         peaks = np.array([np.max(np.abs(frame)) for frame in self.frames()])
         largest = float(peaks.max())

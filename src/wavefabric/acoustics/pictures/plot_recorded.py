@@ -1,4 +1,4 @@
-"""Draws recorded quantities: fields as slices, time series over the sensor's points, values per point."""
+"""Draws what a sensor recorded: fields as slices, time series, and one value per sensor point as a line."""
 
 from __future__ import annotations
 
@@ -35,8 +35,9 @@ def plot_recorded(
 ) -> tuple[list[Path], dict[str, InputError]]:
     """Draw quantities of a file, one figure each; ``targets`` maps their names to the files to write.
 
-    Fields in 3-D are cut at ``cuts`` (m, by axis, in the grid's coordinates), or through the largest
-    magnitude. Return the pictures drawn, and the errors of those not drawn, by name.
+    3-D fields are drawn as slices at the coordinates ``cuts``, a dictionary from axis letter to m, or else
+    through the largest magnitude. Return the paths of the pictures drawn, and a dictionary from name to
+    error for the quantities that could not be drawn.
     """
     drawn: list[Path] = []
     faults: dict[str, InputError] = {}
@@ -56,9 +57,10 @@ def plot_recorded(
 def recorded_figure(file: RecordedFile, name: str, cuts: Mapping[str, float] | None = None) -> Figure:
     """Return the figure of the recorded array ``name``.
 
-    A field: a line in 1-D, one plane in 2-D, three orthogonal slices in 3-D; colours start at zero if it is
-    positive, and are symmetric about zero if it is not. A time series: curves, or a picture of points over
-    time. Values of a sensor's points: a line; of a box: as a field.
+    A field is drawn as a line in 1-D, a plane in 2-D, and three orthogonal slices in 3-D. Its colours start
+    at zero if it is positive, and are symmetric about zero if it is not. A time series is drawn as curves, or
+    for many points as a picture of points over time. Single values at sensor points are drawn as a line, and
+    in a sensor box like a field.
     """
     item = file.items[name]
     with style(**{"axes.titlepad": 8, "axes.grid": False}):
@@ -74,7 +76,7 @@ def recorded_figure(file: RecordedFile, name: str, cuts: Mapping[str, float] | N
 
 
 def select_quantities(file: RecordedFile, wanted: Sequence[str]) -> list[str]:
-    """Return the names of a file's arrays that belong to the ``wanted`` quantities; all if none is named."""
+    """Return the names of a file's arrays that belong to the ``wanted`` quantities; all if none is wanted."""
     if not wanted:
         return list(file.items)
     names: list[str] = []
@@ -93,7 +95,10 @@ def _title(item: RecordedArray) -> str:
 
 
 def scale_of(item: RecordedArray, top: float) -> tuple[float, str, str]:
-    """Return the factor to a unit that suits values up to ``top``, a label with the unit, and the unit."""
+    """Choose a unit, such as MPa, that suits values up to ``top``; return factor, label and unit.
+
+    The factor converts from SI units. The label names the quantity and the unit.
+    """
     quantity, scales = _SCALES[describe(item.name)[0]]
     size, unit = next(((size, unit) for size, unit in scales if top >= 0.1 * size), scales[-1])
     if not top:
@@ -113,7 +118,10 @@ def colours_of(low: float, high: float) -> dict[str, Any]:
 
 
 def _slices(item: RecordedArray, extended: list[int], cuts: Mapping[str, float]) -> Figure:
-    """Draw a 2-D field or flat box, or slices across three axes; ``extended``: axes of several points."""
+    """Draw a 2-D field as one picture, or a 3-D field or box as slices perpendicular to its axes.
+
+    ``extended`` are the axes with more than one point. With two such axes there is only one slice.
+    """
     low, high, peak = item.extremes()
     scale, label, unit = scale_of(item, max(-low, high))
     colours = colours_of(low * scale, high * scale)
@@ -149,7 +157,7 @@ def _slices(item: RecordedArray, extended: list[int], cuts: Mapping[str, float])
 
 
 def _panels(lengths: list[tuple[float, ...]]) -> tuple[Figure, Any]:
-    """Return a figure and a row of axes for planes with side ``lengths`` (horizontal, vertical)."""
+    """Return a figure and its axes in a row, for planes of given side ``lengths`` (horizontal, vertical)."""
     from matplotlib.figure import Figure
 
     height = 2.9 if len(lengths) > 1 else 4.6
@@ -160,7 +168,10 @@ def _panels(lengths: list[tuple[float, ...]]) -> tuple[Figure, Any]:
 
 
 def _cuts(item: RecordedArray, peak: tuple[int, ...], cuts: Mapping[str, float]) -> list[int]:
-    """Return the index along each axis at which to cut a field: at its peak, or nearest to ``cuts``, m."""
+    """Return the index along each axis at which a field is sliced: that of its peak, or nearest to ``cuts``.
+
+    ``cuts`` is a dictionary from axis letter to coordinate, m.
+    """
     at = list(peak)
     if item.kind != "field" or len(peak) < 3:
         return at
@@ -215,7 +226,7 @@ def _series(item: RecordedArray) -> Figure:
 def _curves(
     axes: Axes, time: np.ndarray, values: np.ndarray, points: np.ndarray, label: str, unit: str
 ) -> None:
-    """Draw stacked curves, all to the same scale."""
+    """Draw the time series of each point as a curve, one above the other, all to the same scale."""
     if len(values) == 1:
         axes.plot(time, values[0], color=BLUE, linewidth=1.2)
         axes.set_ylabel(label)

@@ -27,11 +27,11 @@ _MOST_STEPS = 1 << 40
 
 
 class RecordedFile(Reader):
-    """An open file of recorded quantities, ``items`` by name; a context manager.
+    """An open file of recorded quantities; a context manager.
 
-    ``shape`` and ``spacing``, m, describe the whole grid along x, y(, z); ``dt`` is in s. ``steps`` is the
-    number of time steps of a k-Wave file, whose datasets are indexed [z, y, x], and 0 for a result file,
-    whose datasets are indexed [x, y, z].
+    ``items`` is a dictionary from name to `RecordedArray`. ``shape`` and ``spacing``, m, describe the whole
+    grid along x, y(, z); ``dt`` is in s. ``steps`` is the number of time steps of a k-Wave file, whose
+    datasets are indexed [z, y, x], and 0 for a result file, whose datasets are indexed [x, y, z].
     """
 
     def __init__(self, path: str | Path):
@@ -87,7 +87,7 @@ class RecordedFile(Reader):
             return float(self.read("time", host_memory()[0])[0])
 
     def sensor_box(self, number: int) -> np.ndarray | None:
-        """Return the first and last grid point, from 0, of sensor box ``number``, (2, axes); None if unknown.
+        """Return the lowest and highest grid indices of sensor box ``number``, (2, axes); None if unknown.
 
         A mask whose points fill a box counts as one.
         """
@@ -133,9 +133,10 @@ class RecordedFile(Reader):
 
 
 class _Axes:
-    """Reads a dataset with its axes in the order x, y(, z), or sensor points; the last is time, if any.
+    """Reads a dataset as if its axes were x, y(, z), or sensor points, and then time, if it has any.
 
-    k-Wave files store axes in the reverse order. An extra first axis of one point there is left out.
+    k-Wave files store axes in the reverse order. If they have an extra first axis of one point, it is left
+    out.
     """
 
     def __init__(self, data: h5py.Dataset, kwave: bool, flat: bool):
@@ -159,7 +160,7 @@ class RecordedArray:
     file: RecordedFile
 
     def fault(self, actual: str) -> InputError:
-        """Return an `InputError` that names the file and this array, followed by ``actual``."""
+        """Return an `InputError` whose message is the file, this array, and ``actual``: what is wrong."""
         return InputError(f"{self.file.path}: '{self.name}' {actual}")
 
     @contextlib.contextmanager
@@ -177,7 +178,7 @@ class RecordedArray:
             yield axes
 
     def _check(self, axes: _Axes) -> None:
-        """Raise `InputError` for a dataset that cannot be this array."""
+        """Raise `InputError` if the dataset's shape does not fit this array, or most of it is unwritten."""
         shape, points = axes.data.shape or (), self.file.shape
         if self.kind == "field" and axes.shape != points:
             raise self.fault(f"has the shape {shape}; allowed: that of the grid, {points} points")
@@ -208,7 +209,7 @@ class RecordedArray:
             return float(frequencies[int(number)]) if int(number) < frequencies.size else None
 
     def coordinates(self, axis: int) -> np.ndarray:
-        """Return the coordinates along an axis, m, relative to the grid's origin or a box's first point."""
+        """Return the coordinates along an axis, m, from the grid's origin or from a box's first point."""
         first = self.file.origin(axis) if self.kind == "field" else 0
         return (np.arange(self.size[axis]) - first) * self.file.spacing[axis]
 
@@ -229,7 +230,7 @@ class RecordedArray:
         return low, high, (at[::-1] if self.file.steps else at)[: len(self.size)]
 
     def plane(self, normal: int, index: int) -> np.ndarray:
-        """Return plane ``index`` across axis ``normal``, [first, second axis]; in 2-D the whole array."""
+        """Return the plane perpendicular to axis ``normal`` at ``index``; of a 2-D array, the whole array."""
         with self._reading() as axes:
             cut: list[Any] = [slice(None)] * len(axes.shape)
             if len(cut) == 3:
@@ -253,7 +254,7 @@ class RecordedArray:
         return tuple(int(n) for n in box[1] - box[0] + 1), first
 
     def samples_of_box(self, shape: tuple[int, ...], rows: np.ndarray) -> Iterator[np.ndarray]:
-        """Yield the values in a box of ``shape``, without axes of one point, at equally spaced samples."""
+        """Yield the values in a box of ``shape`` at each sample number in ``rows``, equally spaced."""
         part = slice(int(rows[0]), int(rows[-1]) + 1, int(rows[1] - rows[0]) if rows.size > 1 else 1)
         with self._reading() as axes:
             block = axes[..., part].astype(float).reshape(*shape, rows.size, order="F")
@@ -273,7 +274,10 @@ class RecordedArray:
             return np.asarray(axes.data[()], float).reshape(-1)
 
     def series(self, most_points: int, most_samples: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return a thinned time series (points, samples), the numbers of the points, and the times, s."""
+        """Return a thinned time series: values (points, samples), numbers of the points, and times, s.
+
+        At most ``most_points`` points and ``most_samples`` samples are kept, equally spaced.
+        """
         file, (count, samples) = self.file, self.size
         points = np.arange(0, count, max(1, math.ceil(count / most_points)))
         rows = np.arange(0, samples, max(1, math.ceil(samples / most_samples)))
@@ -294,7 +298,10 @@ class RecordedArray:
 
 
 def open_recorded(path: str | Path) -> RecordedFile | None:
-    """Open a file of recorded quantities; None for another kind. `InputError`: damaged, or a k-Wave input."""
+    """Open a file of recorded quantities; return None if it is no such file.
+
+    `InputError`: the file is damaged, or a k-Wave input.
+    """
     with contextlib.ExitStack() as closing:
         file = closing.enter_context(RecordedFile(path))
         if not file.find():

@@ -1,4 +1,4 @@
-"""Finds the grid points at which pressures recorded by any sensor are imposed, and the enclosed region."""
+"""Finds the grid points at which time reversal imposes recorded pressures, and the region they enclose."""
 
 import math
 from dataclasses import dataclass, replace
@@ -64,9 +64,9 @@ class Imposed:
 
 
 def _enclosed(mask: np.ndarray, gap: float, grid: Grid) -> np.ndarray:
-    """Return the grid points of ``mask`` and those that it encloses; gaps up to ``gap``, m, count as closed.
+    """Return a mask of the grid points in ``mask`` and those inside; gaps up to ``gap``, m, count as closed.
 
-    If it encloses no more points than it has itself, all grid points are returned.
+    If there are no more points inside than in ``mask``, all grid points are in the result.
     """
     # The padding lets the dilation that closes gaps be undone at the grid's edges.
     wide = [math.ceil(gap / step) + 1 for step in grid.spacing]

@@ -14,11 +14,11 @@ from wavefabric.runtime.lifecycle.collective_checks import on_first_rank
 
 
 class Delivery:
-    """Passes the recorded data of one or several ranks to a sink; collective except `abandon` and `close`.
+    """Passes the recorded data of one or several ranks to a sink, which stores them in memory or in a file.
 
-    All ranks raise an error of the sink, at the same call. ``layout`` describes the recording of the whole
-    run. ``columns`` says which sensor points each rank has, ``blocks`` which part of the grid; these and
-    ``comm`` are None with one rank.
+    All ranks call each method together, except `abandon` and `close`, and all raise an error of the sink.
+    ``layout`` describes the recording of the whole run. ``columns`` says which sensor points each rank has,
+    ``blocks`` which part of the grid; these and ``comm`` are None with one rank.
     """
 
     def __init__(
@@ -45,7 +45,10 @@ class Delivery:
             on_first_rank(self._comm, call)
 
     def begin(self, run: str, rows_done: int) -> None:
-        """Prepare the sink for ``run``, an identifier; ``rows_done`` rows exist from before a checkpoint."""
+        """Prepare the sink for the run with the identifier ``run``.
+
+        ``rows_done`` is the number of rows, one per time step, that were recorded before a checkpoint.
+        """
         layout = replace(self._layout, run=run)
         self._on_first(lambda: self._sink.begin(layout, rows_done))
         if self._first:
@@ -54,7 +57,8 @@ class Delivery:
     def put_rows(self, name: str, first: int, host: Callable[[], np.ndarray]) -> Future | None:
         """Write the rows that ``host()`` returns to series ``name``, from row number ``first`` on.
 
-        They may be overwritten once the returned future is done, or at once if None is returned.
+        With one rank a future is returned: the memory of the rows may be reused once it is done. With several
+        ranks None is returned: the memory may be reused at once.
         """
         if self._columns is None:
             self._check_writes()
@@ -72,7 +76,7 @@ class Delivery:
         return future
 
     def _check_writes(self, name: str = "") -> None:
-        """Raise the errors of finished writes; wait for the last write of series ``name``, if given."""
+        """Raise the errors of writes that are done; wait for the last write of series ``name``, if given."""
         if name in self._last_write:
             self._last_write[name].result()
         while self._writes and self._writes[0].done():
@@ -89,9 +93,9 @@ class Delivery:
         self._on_first(write_all)
 
     def finish(self, arrays: Mapping[str, Callable[[], np.ndarray]], report: Report) -> None:
-        """Gather statistics and fields from all ranks, one at a time, and pass them to the sink.
+        """Gather statistics and fields from all ranks, one array at a time, and pass them to the sink.
 
-        ``arrays`` maps each name to a function that computes this rank's part.
+        ``arrays`` is a dictionary from name to a function that computes this rank's part.
         """
         gathered = self._gathered(arrays)
 
@@ -134,7 +138,7 @@ class RankParts:
 
     @classmethod
     def of_columns(cls, comm, columns: np.ndarray, samples: int) -> "RankParts":
-        """Return the parts of data at ``samples`` sensor points, of which this rank has the ``columns``.
+        """Describe data at ``samples`` sensor points, of which this rank has those numbered ``columns``.
 
         Several ranks may have the same column if their values are added by `summed`.
         """
@@ -149,7 +153,10 @@ class RankParts:
 
     @classmethod
     def of_blocks(cls, comm, parts: list) -> "RankParts":
-        """Return the parts of the grid that ranks own; ``parts`` are the `Subdomain` objects of all ranks."""
+        """Describe fields, of which each rank has the block of grid points that it owns.
+
+        ``parts`` are the `Subdomain` objects of all ranks.
+        """
         indices = [
             tuple(slice(o, o + n) for o, n in zip(part.owned_first[::-1], part.owned_size[::-1], strict=True))
             for part in parts
@@ -157,7 +164,7 @@ class RankParts:
         return cls(comm, parts[0].shape[::-1], indices, [part.owned_size[::-1] for part in parts])
 
     def gather(self, values: np.ndarray) -> np.ndarray | None:
-        """Return the whole array on rank 0, from each rank's part; None on the other ranks."""
+        """Gather an array, of which each rank has ``values``; return it on rank 0, None elsewhere."""
         if self._comm.size == 1:
             return values
         leading = values.shape[: values.ndim - len(self._shape)]  # axes that are not divided
@@ -167,7 +174,7 @@ class RankParts:
         return whole
 
     def summed(self, values: np.ndarray) -> np.ndarray | None:
-        """Return on rank 0 the float64 sum of all ranks' parts, added in rank order; None on other ranks."""
+        """Add the ``values`` of all ranks in rank order; return float64 sums on rank 0, None elsewhere."""
         whole = None if self._comm.rank else np.zeros(self._shape)
         for index, part in self._parts(values, ()):
             # A rank has no index twice, so += adds every value.
@@ -175,7 +182,7 @@ class RankParts:
         return whole
 
     def _parts(self, values: np.ndarray, leading: tuple[int, ...]) -> Iterator[tuple[tuple, np.ndarray]]:
-        """Send this rank's ``values`` to rank 0, which yields all ranks' indices and values in rank order."""
+        """Send each rank's ``values`` to rank 0; yield there each rank's indices and values, in order."""
         comm = self._comm
         if comm.rank:
             if math.prod(self._sizes[comm.rank]):
@@ -190,7 +197,7 @@ class RankParts:
 
 
 def broadcast(comm, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Return the arrays of rank 0 on all ranks."""
+    """Send the dictionary ``arrays``, from name to array, from rank 0 to all ranks; return it there."""
     if comm.size == 1:
         return arrays
     received = {}

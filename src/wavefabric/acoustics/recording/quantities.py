@@ -105,7 +105,7 @@ def meaning(name: str) -> str:
 
 
 def components(name: str, axes: str) -> list[str]:
-    """Return the names of a quantity's arrays: ``ux``, ``uy`` for ``u_raw``; ``p_max`` for ``p_max``."""
+    """Return the names of a quantity's arrays, one per component: ``ux``, ``uy`` for ``u_raw``."""
     stem = name.removesuffix("_raw")
     return [stem] if stem[0] == "p" else [stem[0] + axis + stem[1:] for axis in axes]
 
@@ -142,7 +142,7 @@ def describe(array: str) -> tuple[str, str]:
 
 
 def record_names() -> dict[str, str]:
-    """Return a dictionary that maps k-Wave's names of quantities to those in `QUANTITIES`."""
+    """Return a dictionary from k-Wave's names of quantities, such as ``p``, to those in `QUANTITIES`."""
     return {name.removesuffix("_raw"): name for name in QUANTITIES}
 
 
@@ -152,7 +152,7 @@ def names_of(record: Any) -> tuple[Any, ...]:
 
 
 def recorded_quantities(record: Any, key: str) -> tuple[str, ...]:
-    """Convert names that users record by to names in `QUANTITIES`, in the order of that table.
+    """Convert the names of quantities that a user gives to names in `QUANTITIES`, in that table's order.
 
     Raises `InputError`, with a message that begins with ``key``, if a name is unknown or there is no name.
     """

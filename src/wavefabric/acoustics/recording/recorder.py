@@ -28,7 +28,7 @@ BLOCK_BYTES = 64 << 20
 
 
 def layout_of(problem: Problem, recording: Recording, dtype) -> RecordingLayout:
-    """Return the names and sizes of everything that a recording yields."""
+    """Return the names and sizes of all arrays that a recording yields."""
     of_kind: dict[str, list[str]] = {"series": [], "points": [], "field": []}
     for name in recording.quantities:
         of_kind[QUANTITIES[name].kind] += components(name, "xyz"[: problem.dimensions])
@@ -80,7 +80,7 @@ class _Series:
         self.ring[self._done % len(self.ring)] = row
 
     def add(self, delivery: Delivery, rows: int) -> None:
-        """Count ``rows`` more rows as recorded, at most `free`; pass a block that is full to ``delivery``."""
+        """Count ``rows`` more rows as recorded, at most `free`; pass a full block of rows to ``delivery``."""
         self._done += rows
         if rows and self._done % self._rows == 0:
             self.hand_over(delivery)
@@ -154,7 +154,7 @@ class Recorder:
             self.intensity = Intensity(device, self._axes, self.samples, dtype)
 
     def begin(self, step: int, run: str = "") -> None:
-        """Start before time step ``step``: 0, or the next after a checkpoint. ``run`` identifies the run."""
+        """Start before time step ``step``: 0, or the first after a checkpoint. ``run`` identifies the run."""
         done = max(0, step - self._recording.start)
         self.delivery.begin(run, done)
         products = 0 if self.intensity is None else self.intensity.resume(done)
@@ -176,7 +176,7 @@ class Recorder:
         return statistics and not self._sampler.shared and self.intensity is None
 
     def free_steps(self, step: int) -> int:
-        """Return how many steps from ``step`` on can be taken without work of the host; at least 1."""
+        """Return how many steps from ``step`` on need no work of the host in between; at least 1."""
         if self.intensity is not None:
             return 1
         if step < self._recording.start:
@@ -184,7 +184,11 @@ class Recorder:
         return min((series.free for series in self._series.values()), default=self._rows)
 
     def after(self, step: int, steps: int = 1) -> None:
-        """Pass full blocks to the sink after `kernels` recorded ``steps`` time steps from ``step`` on."""
+        """Do the host's part of recording ``steps`` time steps, the first of them ``step``.
+
+        Called when their kernels have run: passes full blocks of time series to the sink. If the intensity is
+        recorded, samples the pressure and velocities that it is computed from.
+        """
         ahead = self._recording.start - step
         if self.intensity is not None and ahead <= self.intensity.reach:
             self.intensity.pressure(self._sample(self._stages.fields.p))
@@ -206,8 +210,8 @@ class Recorder:
         """Return what to record of the pressure and of each velocity component, at their own grid points.
 
         Each entry is (field, series, sampled, statistics). ``series`` is the time series to store, or None.
-        ``sampled`` says whether values at the sensor are needed. ``statistics`` are pairs of a statistic's
-        name and whether it is taken of these values; if not, it is taken of the whole field.
+        ``sampled`` says whether values at the sensor are needed. ``statistics`` is a list of pairs: the name
+        of a statistic, and whether it is taken of the values at the sensor or, if not, of the whole field.
         """
         result, fields = [], self._stages.fields.named()
         for field in ("p", *("u" + axis for axis in self._axes)):
@@ -228,7 +232,7 @@ class Recorder:
                 self._kept[name].update(self._kernels, self.statistics[name], now)
 
     def _record_tones(self) -> None:
-        """Add this step's pressure, times cosine and sine, to the running sums of each frequency."""
+        """Add the pressure, times a cosine and a sine of time, to the running sums of each frequency."""
         if not self._tones:
             return
         fields, values, start = self._stages.fields, None, self._recording.start
@@ -267,7 +271,7 @@ class Recorder:
         self.delivery.flush()
 
     def finish(self) -> dict[str, Callable[[], np.ndarray]]:
-        """Finish after the last step; return functions, by name, that compute this rank's final arrays."""
+        """Finish after the last step; return a dictionary from name to a function that computes an array."""
         if self.intensity is not None:
             self._store_intensity(self.intensity.flush())
         self.settle()
@@ -290,12 +294,12 @@ class Recorder:
         return host.astype(self._layout.dtype, copy=False)
 
     def _to_host(self, name: str, array) -> np.ndarray:
-        """Return a host copy of the values at this rank's points, or of its owned block of a field."""
+        """Copy values at this rank's sensor points, or its own block of a field, to the host; return them."""
         if name in self._layout.fields:
             array = array[self._stages.coefficients.subdomain.owned]
         return np.array(self._device.to_host(array))
 
     def state(self) -> dict[str, Any]:
-        """Return the device arrays that a checkpoint stores."""
+        """Return a dictionary from name to device array of all that a checkpoint stores."""
         extra = self.intensity.state() if self.intensity is not None else {}
         return {f"recorded/{name}": array for name, array in (self.statistics | extra).items()}

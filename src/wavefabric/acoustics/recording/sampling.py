@@ -14,7 +14,7 @@ WEIGHTS = np.array([3.0, -25.0, 150.0, 150.0, -25.0, 3.0]) / 256.0
 
 
 def rows_of(where: Any, shape: tuple[int, int, int]) -> Elements:
-    """Return, for each value of a sensor, the grid points and weights of which it is a sum."""
+    """Express each value that a sensor records as a weighted sum; return the grid points and weights."""
     if isinstance(where, Elements):
         return where
     if isinstance(where, Interpolation):
@@ -58,7 +58,7 @@ class Sampler:
         self._where = *map(self._device.asarray, map(np.ascontiguousarray, arrays)), *more
 
     def _between(self, where: Interpolation, part: Subdomain, comm) -> tuple[np.ndarray, ...]:
-        """Return cell corners (local) and weights of the sensor points to which this rank contributes."""
+        """Return corner points and weights that interpolate this rank's part of a sensor's values."""
         corners, weights = where.corners, where.weights
         if comm is not None:
             mask, local = part.local_index(corners)
@@ -72,7 +72,7 @@ class Sampler:
         return corners.astype(np.int64, copy=False), weights.astype(np.float64, copy=False)
 
     def _elements(self, where: Elements, part: Subdomain, comm) -> tuple[np.ndarray, ...]:
-        """Return bounds, local points and weights, as in `Elements`, to which this rank contributes."""
+        """Return bounds, local grid points and weights (see `Elements`) for this rank's part of elements."""
         bounds, points, weights = where.bounds, where.points, where.weights
         if comm is not None:
             mask, points = part.local_index(points)
@@ -83,7 +83,7 @@ class Sampler:
         return bounds.astype(np.int64), points.astype(np.int64), weights
 
     def _add_parts(self, here: np.ndarray, comm) -> None:
-        """Prepare sums over ranks; ``here`` is a mask of the values to which this rank contributes."""
+        """Prepare sums over ranks; ``here``: mask of the sensor's values of which this rank has a part."""
         self._parts, self.shared = RankParts.of_columns(comm, np.flatnonzero(here), here.size), True
         self._values: Any = None
         self._shared = int(here.sum())
@@ -92,7 +92,7 @@ class Sampler:
         self.columns = RankParts.of_columns(comm, np.arange(self.samples), here.size)
 
     def read(self, target: Any, row: int, field: Any) -> None:
-        """Write values of ``field`` to ``target[row]``, shape (samples,); collective with several ranks."""
+        """Write the values of ``field`` at the sensor to ``target[row]``, (samples,); all ranks call it."""
         if self._parts is None:
             self._sample(target[row], field, *self._where)
             return
@@ -105,11 +105,12 @@ class Sampler:
 
 
 class Intensity:
-    """Computes acoustic intensity I = p u at the sensor, and its time average; ``axes`` is "xy" or "xyz".
+    """Computes acoustic intensity I = p u at the sensor, and its time average.
 
-    Velocities are half a time step earlier than the pressure of the same step. Six-point Lagrange
-    interpolation moves them to the pressure's time, with an error of 2.8·10⁻⁴ at ten steps per period and
-    5·10⁻⁶ at twenty. It needs velocities of later steps, so the intensity lags three steps behind.
+    ``axes`` are the letters of the components, such as "xyz". Velocities are half a time step earlier than
+    the pressure of the same step. Six-point Lagrange interpolation moves them to the pressure's time, with an
+    error of 2.8·10⁻⁴ at ten steps per period and 5·10⁻⁶ at twenty. It needs velocities of later steps, so the
+    intensity lags three steps behind.
     """
 
     #: Steps by which the intensity lags behind, and steps needed before the first recorded step.
@@ -132,19 +133,20 @@ class Intensity:
         self._u = [*self._u[1:], self._u[0]]
 
     def velocity(self, axis: int, values) -> None:
-        """Store the velocity of this step at the pressure's points; its time is half a step earlier."""
+        """Store this step's velocity along ``axis`` at the sensor, half a time step before the pressure."""
         self._u[-1][axis] = values
 
     def advance(self, recorded: int) -> list:
-        """Add the intensity (axes, samples) of three steps ago to the average; return it in a list.
+        """Compute the intensity of three steps ago and add it to the sums for the average.
 
-        ``recorded`` is the number of recorded steps, this one included. The list is empty up to the third.
+        Return a list of this array (axes, samples), empty for the first three recorded steps. ``recorded``
+        is the number of recorded steps, this one included.
         """
         self._recorded = max(recorded, 0)
         return [self._product()] if recorded > self.lag else []
 
     def flush(self) -> list:
-        """Return the intensity of the last three steps; beyond the end the last values are repeated."""
+        """Return the intensities of the last three steps, as if p and u kept their last values afterwards."""
         rows = []
         for late in range(self.lag):
             last = self._u[-1].copy()
@@ -160,13 +162,13 @@ class Intensity:
         return max(0, recorded - self.lag)
 
     def averages(self, rows: int) -> dict[str, np.ndarray]:
-        """Return the time average of the intensity over ``rows`` steps at the sensor, by name."""
+        """Return a dictionary from name, such as ``Ix_avg``, to the mean intensity over ``rows`` steps."""
         sums = np.asarray(self._device.to_host(self.sums)) / rows
         dtype = self._p[0].dtype
         return {f"I{axis}_avg": sums[i].astype(dtype) for i, axis in enumerate(self._axes)}
 
     def state(self) -> dict[str, Any]:
-        """Return the arrays that a checkpoint stores."""
+        """Return a dictionary from name to device array of all that a checkpoint stores."""
         velocities = {f"I_u{i}": array for i, array in enumerate(self._u)}
         pressures = {f"I_p{i}": array for i, array in enumerate(self._p)}
         return velocities | pressures | {"I_sums": self.sums}

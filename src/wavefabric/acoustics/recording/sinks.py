@@ -67,10 +67,16 @@ class Sink(Protocol):
     """
 
     def begin(self, layout: RecordingLayout, rows_done: int) -> None:
-        """Prepare before the first step; ``rows_done`` rows of each series exist from before a checkpoint."""
+        """Prepare before the first step.
+
+        ``rows_done`` is the number of rows of each time series that were written before a checkpoint.
+        """
 
     def write_rows(self, name: str, first: int, block: np.ndarray) -> None:
-        """Write series ``name`` from row ``first`` on; ``block`` (n, samples) is valid only in the call."""
+        """Write the rows in ``block`` (rows, samples) to series ``name``, from row number ``first`` on.
+
+        ``block`` may be overwritten after the call.
+        """
 
     def flush(self) -> None:
         """Write all rows so far, so that they survive a kill; called before a checkpoint is written."""
@@ -83,7 +89,7 @@ class Sink(Protocol):
         """
 
     def abandon(self, keep: bool) -> None:
-        """End the run early; with ``keep`` keep the data, since a checkpoint refers to it."""
+        """End the run early; with ``keep`` keep the data so far, since a checkpoint refers to them."""
 
 
 class MemorySink(Sink):

@@ -16,9 +16,9 @@ NEARLY_WHOLE = 0.02
 
 
 def sum_names(recording: Recording) -> list[tuple[str, RecordedQuantity, int]]:
-    """Return (name, recorded quantity, frequency index) of each running sum.
+    """Return a list of the running sums: (name, recorded quantity, index of the frequency) of each.
 
-    For each frequency the cosine sum comes first, then the sine sum.
+    A sum adds up the pressure times a cosine or sine of time. The cosine sum of a frequency comes first.
     """
     return [
         (f"{name.replace('amp', kind)}_{number}", TONES[name], number)
@@ -29,7 +29,7 @@ def sum_names(recording: Recording) -> list[tuple[str, RecordedQuantity, int]]:
 
 
 def weights(problem: Problem, recording: Recording, number: int, step: int) -> tuple[float, float]:
-    """Return a time step's weights in the running sums of frequency ``number``, 2/N cos ωt and 2/N sin ωt."""
+    """Return a step's factors in the sums of frequency ``number``: 2/N cos ωt, 2/N sin ωt (N steps)."""
     turns = recording.frequencies[number] * problem.dt * step
     angle = 2 * math.pi * (turns - round(turns))
     factor = 2 / (problem.steps - recording.start)
@@ -37,9 +37,10 @@ def weights(problem: Problem, recording: Recording, number: int, step: int) -> t
 
 
 def with_tones(arrays: Mapping[str, np.ndarray], recording: Recording) -> dict[str, np.ndarray]:
-    """Return ``arrays`` with the running sums replaced by amplitudes and phases, ``p_amp``, ``p_phase``, ….
+    """Replace the running sums in ``arrays`` by amplitudes and phases; return a new dictionary.
 
-    Their first axis is the frequency. A run that stopped at a checkpoint has no sums, and so none of these.
+    Its new names are ``p_amp``, ``p_phase``, …; the first axis of their arrays is the frequency. A run that
+    stopped at a checkpoint has no sums, and so none of these.
     """
     sums = {name for name, *_ in sum_names(recording)}
     results = {name: array for name, array in arrays.items() if name not in sums}

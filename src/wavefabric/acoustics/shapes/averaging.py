@@ -32,10 +32,10 @@ _BLOCK = 1 << 22
 
 
 def weights(n: int, factor: int, offset: float, kernel: Kernel) -> csr_array:
-    """Return the weights of fine cells in the means at n grid points along an axis.
+    """Return the matrix that averages the fine cells along an axis to values at ``n`` grid points.
 
-    The shape is (n, (n + 2 REACH) factor): fine cells, ``factor`` per spacing, extend REACH spacings beyond
-    each end of the grid. The means lie ``offset`` spacings beyond the grid points.
+    Its shape is (n, (n + 2 REACH) factor): fine cells, ``factor`` per grid spacing, extend REACH spacings
+    beyond each end of the grid. The values lie ``offset`` spacings beyond the grid points.
     """
     fine = (np.arange((2 * REACH + 1) * factor) + 0.5) / factor - 0.5 - REACH - offset
     if kernel == "box":
@@ -67,9 +67,9 @@ class Averages:
         self._kernel: Kernel = kernel
 
     def blocks(self) -> Iterator[tuple[slice, tuple[slice, ...]]]:
-        """Yield each block: the slice of its points along the last axis, and slices of its fine cells.
+        """Yield for each block its slice of grid points along the last axis, and its slices of fine cells.
 
-        Fine cells along an axis are counted from REACH spacings before the grid.
+        There is one slice of fine cells per axis, counted from REACH spacings before the grid.
         """
         sizes = zip(self.shape, self._factors, strict=True)
         whole = [(n + 2 * REACH) * factor if factor else 1 for n, factor in sizes]
@@ -85,7 +85,7 @@ class Averages:
     def mean(
         self, fine: np.ndarray, kernel: Kernel | None = None, along: int | None = None, inverse: bool = False
     ) -> np.ndarray:
-        """Return means of ``fine`` at the points of a block, or half a spacing further on axis ``along``.
+        """Average the fine cells of a block to its grid points, or half a spacing further on axis ``along``.
 
         The mean along this axis is arithmetic; with ``inverse`` those along the other axes are harmonic.
         """
@@ -99,7 +99,10 @@ class Averages:
         return 1 / fine if inverse else fine
 
     def medium(self, rho: np.ndarray, c: np.ndarray) -> tuple[np.ndarray, ...]:
-        """Return mean sound speed and density of a block, and density half a spacing further on each axis."""
+        """Average density ``rho`` and sound speed ``c`` of a block's fine cells to its grid points.
+
+        Return sound speed, density, and for each axis the density half a spacing further along it.
+        """
         axes, weight = range(rho.ndim), np.cbrt(rho)
 
         def geometric(fine: np.ndarray, along: int | None = None) -> np.ndarray:
@@ -127,12 +130,14 @@ class Averages:
 def effective(
     averages: Averages, sample: Callable[[tuple[slice, ...]], dict[str, np.ndarray]], power: float
 ) -> dict[str, np.ndarray]:
-    """Return the averaged medium by name: sound speed, density, staggered densities, α₀ and B/A if present.
+    """Average a medium to a grid; return a dictionary from parameter to array.
 
-    ``sample`` returns the parameters of `Medium` in fine cells; ``power`` is the exponent y of absorption.
-    α₀ and B/A are averaged with box weights, which make no value negative: α₀ so that the imaginary part of
-    the compressibility is a plain mean, B/A so that the compressibility's second-order part in the pressure
-    is a plain mean.
+    Its keys are ``sound_speed``, ``density``, ``staggered0``, … (the density half a spacing further along
+    each axis) and, if present, ``alpha_coeff`` (α₀) and ``nonlinearity`` (B/A). ``sample`` returns the
+    parameters of `Medium` in the fine cells of a block; ``power`` is the exponent y of absorption. α₀ and B/A
+    are averaged with box weights, which make no value negative: α₀ so that the imaginary part of the
+    compressibility is a plain mean, B/A so that the compressibility's second-order part in the pressure is a
+    plain mean.
     """
     results: dict[str, np.ndarray] = {}
 

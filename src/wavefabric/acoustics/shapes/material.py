@@ -42,8 +42,8 @@ class Material:
         """Return the power-law absorbing material in which a wave has a given speed and attenuation.
 
         ``frequency`` in Hz, phase speed c in m/s, ``attenuation`` α in dB/m, ``alpha_power`` y, 2 for Stokes.
-        With k = ω/c + iα = |k| exp(iθ) in the equation of `stability.power_law`, c₀ is c x cos θ. The factor
-        x is the root nearest to 1 of
+        With k = ω/c + iα = |k| exp(iθ) in the equation of `stability.power_law`, c₀ = x c cos θ. The factor x
+        is the root nearest to 1 of
 
             t sin((y−1)θ) x³ + cos((2−y)θ) x² − t sin((y+1)θ) x − cos(yθ) = 0,   t = tan(πy/2).
         """

@@ -114,7 +114,7 @@ def shaped_medium(
 
 @typed
 def averaged_medium(grid: Grid, fine: Medium, factor: int, kernel: Kernel = "lanczos") -> Medium:
-    """Average a medium whose arrays have ``factor`` cells per spacing into the cells of a grid.
+    """Average a medium with ``factor`` cells per grid spacing to the points of ``grid``; return the result.
 
     Arrays of ``fine`` have ``factor`` times the grid's shape; cells ``i factor`` to ``(i + 1) factor - 1``
     along an axis surround grid point i. `InputError`: other shapes.
@@ -150,10 +150,10 @@ def _of_materials(
     kernel: Kernel,
     medium: dict[str, Any],
 ) -> Medium:
-    """Return a medium averaged from ``materials``, of which ``number(x, y, z)`` says which is at a point.
+    """Return a medium of several ``materials``, averaged to the points of ``grid``.
 
-    ``number`` takes an array of coordinates, m, per axis, and returns an array of indices into ``materials``.
-    It has size 1 along each axis on which the medium is constant.
+    ``number`` says which material is where: it takes coordinates, m, one array per axis, and returns an array
+    of indices into ``materials``. This has size 1 along each axis on which the medium is constant.
     """
     for each in materials:
         instance("material", each, Material)
@@ -177,7 +177,10 @@ def _of_materials(
 
 
 def _fine_cells(grid: Grid, axis: int, part: slice, factor: int) -> np.ndarray:
-    """Return a block's fine cells along an axis, numbered from the grid's first; a periodic axis wraps."""
+    """Return the numbers of a block's fine cells along an axis, counted from the first in the grid.
+
+    ``part`` is their slice counted from REACH spacings before the grid. Numbers wrap around a periodic axis.
+    """
     cells = np.arange(part.start, part.stop) - REACH * factor
     return cells % (grid.shape[axis] * factor) if grid.periodic[axis] else cells
 

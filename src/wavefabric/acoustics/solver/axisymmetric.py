@@ -19,7 +19,10 @@ from wavefabric.runtime.spectral.symmetric import Symmetry, symmetric_fft
 
 
 class _Radial:
-    """Transforms arrays along the radius in place, by their ``symmetry`` about the axis; None: not at all."""
+    """Transforms arrays along the radius, in place.
+
+    ``symmetry`` is that of the arrays about the axis, even or odd; if None, they are not transformed.
+    """
 
     symmetry: Symmetry | None = None
 
@@ -36,9 +39,9 @@ class _Radial:
 
 
 class AxisymmetricStages(PlainStages):
-    """Takes time steps by whole-array transforms (real along x, symmetric along the radius) and kernels.
+    """Takes time steps on an axisymmetric grid by whole-array transforms and pointwise kernels.
 
-    Each rank's spectrum covers the whole radius.
+    Transforms are real along x and symmetric along the radius. Each rank's spectrum covers the whole radius.
     """
 
     #: Symmetry about the axis: of u_x and of the pressure; of u_r.
@@ -86,7 +89,7 @@ class AxisymmetricStages(PlainStages):
         self._transform_back(spectrum, real, self._VELOCITY[axis or 0])
 
     def _transform(self, real: Any, spectrum: Any, symmetry: Symmetry | None) -> None:
-        """Write the unscaled ``spectrum`` of ``real``; without ``symmetry``, transform along x only."""
+        """Transform ``real`` to ``spectrum``, without scaling; with the symmetry None along x only."""
         self._radial.symmetry = symmetry
         self._rows.forward(real, spectrum)
         if self._alone:
@@ -94,7 +97,7 @@ class AxisymmetricStages(PlainStages):
         self.transforms += 1
 
     def _transform_back(self, spectrum: Any, real: Any, symmetry: Symmetry) -> None:
-        """Write 2N times the inverse transform to ``real``, of N points; overwrites ``spectrum``."""
+        """Transform ``spectrum`` to ``real``: 2N times the inverse of N points; overwrites ``spectrum``."""
         self._radial.symmetry = symmetry
         if self._alone:
             self._radial.backward(spectrum)

@@ -86,7 +86,7 @@ class Coefficients:
         return indexed + dtype.itemsize * (fields * size + spectra * half)
 
     def parameter(self, value):
-        """Return a number or a grid of the medium as a device array: one row (1, 1, Nx) or a full grid."""
+        """Return a medium parameter on the device: a number as one row (1, 1, Nx), a grid as a full grid."""
         if _uniform(value):
             return self.device.asarray(np.full((1, 1, self.shape[2]), value or 0.0, self.dtype))
         return self.device.asarray(value, self.dtype)
@@ -117,7 +117,7 @@ class Coefficients:
         self.kernels.fill_absorption(tau, speed, alpha, factor, float(self.problem.alpha_power) - 1)
 
     def part(self, parameter, where: tuple[slice, ...]):
-        """Return a medium parameter in the block ``where``, slices (z, y, x), as an array or an `Indexed`."""
+        """Return the block ``where``, slices (z, y, x), of a medium parameter: an array or an `Indexed`."""
         if isinstance(parameter, Indexed):
             return parameter.part(where)
         return self.device.xp.broadcast_to(parameter, self.shape)[where]
@@ -140,7 +140,7 @@ class Coefficients:
             self.nabla2 = self._operator(formulas.POWER, problem.alpha_power - 1)
 
     def _in_order(self, vectors: list[np.ndarray]) -> list[np.ndarray]:
-        """Return ``vectors`` along x, y, z; a radial one gets the order of its transform's coefficients."""
+        """Return ``vectors`` along x, y, z; a radial one is sorted like its transform's coefficients."""
         if self.problem.axisymmetric:
             vectors[1] = vectors[1][symmetric.order(self.device, self.subdomain.basis[1])]
         return vectors
@@ -197,7 +197,7 @@ class Fields:
         return dtype.itemsize * (full + split_points(problem, subdomain))
 
     def named(self) -> dict:
-        """Return the arrays by name: p, ux, …, rho, and rhox, … for the split parts that are not empty."""
+        """Return a dictionary from name to array: p, ux, …, rho, and rhox, … for non-empty split parts."""
         named = {"p": self.p}
         named |= {f"u{axis}": field for axis, field in zip("xyz", self.u, strict=False)}
         named["rho"] = self.rho
@@ -205,5 +205,5 @@ class Fields:
         return named | {f"rho{axis}": part for axis, part in parts if part.size}
 
     def three(self, components: list) -> list:
-        """Return three arrays for kernels: ``components``, and the last one again for each missing axis."""
+        """Return three arrays for kernels: ``components``, the last of them repeated for missing axes."""
         return [*components, *[components[-1]] * (3 - len(components))]

@@ -21,7 +21,10 @@ SINC, COS, POWER = 0, 1, 2
 
 
 def kappa_scale(problem: Problem) -> float:
-    """Return a = c_ref Δt/2, m: κ = sinc(a |k|), and cos(a |k|) corrects additive sources; 0 without κ."""
+    """Return a = c_ref Δt/2, m, the scale of the k-space corrections; 0 without them.
+
+    κ = sinc(a |k|) corrects the derivatives, and cos(a |k|) the additive sources.
+    """
     return problem.reference_speed * problem.dt / 2 if problem.k_space else 0.0
 
 
@@ -35,7 +38,7 @@ def wavenumber_range(problem: Problem) -> tuple[float, float]:
 
 
 def squares(problem: Problem, basis: tuple[int, int, int]) -> list[np.ndarray]:
-    """Return k² along each axis of a Fourier basis; along x for the half spectrum."""
+    """Return k² along each axis of a Fourier basis; along x only for k ≥ 0, as in a half spectrum."""
     axes = list(squared(basis, problem.spacing))
     if problem.axisymmetric:
         axes[1] = symmetric.wavenumbers(basis[1], problem.spacing[1]) ** 2
@@ -43,19 +46,23 @@ def squares(problem: Problem, basis: tuple[int, int, int]) -> list[np.ndarray]:
 
 
 def derivatives(problem: Problem, sign: int, subdomain: Subdomain | None = None) -> list[np.ndarray]:
-    """Return derivatives i k e^{±i k Δ/2} along each axis, to staggered points (``sign`` +1) or back (−1)."""
+    """Return the spectral factors i k e^{±i k Δ/2} of a derivative along each axis.
+
+    The derivative is taken at the staggered points (``sign`` +1), or back at the pressure points (−1).
+    """
     return _along_axes(derivative, problem, sign, subdomain)
 
 
 def unstaggering(problem: Problem, subdomain: Subdomain | None = None) -> list[np.ndarray]:
-    """Return the factors e^{−i k Δ/2} along each axis, which move velocities to the pressure points."""
+    """Return the spectral factors e^{−i k Δ/2} along each axis, which move velocities to pressure points."""
     return _along_axes(translation, problem, -1, subdomain)
 
 
 def _along_axes(factor, problem: Problem, sign: int, subdomain: Subdomain | None) -> list[np.ndarray]:
-    """Return ``factor(n, spacing, shift)`` along each axis, for the subdomain's part of the spectrum.
+    """Evaluate a spectral factor, the function ``factor(n, spacing, shift)``, along each axis of the grid.
 
-    The shift is ``sign`` half spacings, or 0 on a grid that is not staggered.
+    The shift is ``sign`` half spacings, or 0 on a grid that is not staggered. Only the subdomain's part of
+    the spectrum is returned.
     """
     subdomain, d = subdomain or Subdomain.whole(problem.shape, problem.stacked), problem.dimensions
     half = sign / 2 if problem.staggered else 0.0
@@ -96,7 +103,7 @@ def on_axis(problem: Problem, axis: int) -> bool:
 
 
 def pml_factors(problem: Problem, staggered: bool, subdomain: Subdomain | None = None) -> list[np.ndarray]:
-    """Return `pml` of every axis of the whole grid, x first, at the points of a subdomain."""
+    """Return the factors `pml` of the whole grid's layers along each axis, at the points of a subdomain."""
     subdomain = subdomain or Subdomain.whole(problem.shape, problem.stacked)
     c_ref, dt = problem.reference_speed, problem.dt
     layers = zip(subdomain.shape, problem.pml_size, problem.pml_alpha, problem.spacing, strict=True)
@@ -121,7 +128,10 @@ def disperses(problem: Problem) -> bool:
 
 
 def absorption_factors(problem: Problem) -> tuple[float, float]:
-    """Return (a, b): τ = a α₀ c₀^(y−1), η = b α₀ c₀^y (Treeby & Cox 2010, eq. (10)); no dispersion: b = 0."""
+    """Return factors a and b of the absorption τ = a α₀ c₀^(y−1) and the dispersion η = b α₀ c₀^y.
+
+    Treeby & Cox 2010, eq. (10). Without dispersion b is 0.
+    """
     y = problem.alpha_power
     twice = 2 * neper_coefficient(y)
     return -twice, twice * math.tan(math.pi * y / 2) if disperses(problem) else 0.0

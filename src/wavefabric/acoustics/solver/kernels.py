@@ -21,9 +21,10 @@ every factor 1/N of the transforms.
 - ``update_pressure``: p = c₀² (ρ [+ B/A ρ²/(2ρ₀)] [+ τ loss] [− η shift]), eq. (9); ``ratio`` is B/A,
   ``eta_factor`` η/(τ c₀); ``loss`` and ``shift`` are L1{ρ₀ ∇·u} and L2{ρ}, or ρ₀ ∇·u itself (Stokes).
 - ``split_density``: the density of an initial pressure, p/(parts c₀²) in each of ``parts`` split parts.
-- ``clear``: field = 0. ``set_points``: field[index] = or += the signal. ``add_delayed``: += the signal with a
-  delay in steps per point. ``add_pattern``: += pattern × signal. ``mix_patterns``: = one × signal 0 + two ×
-  signal 1. ``…_density_…``: the same for each of ``parts`` split parts of the density.
+- ``clear``: sets a field to 0. ``set_points``: field[index] is set to the signal, or the signal is added.
+  ``add_delayed``: adds the signal, with a delay in steps for each point. ``add_pattern``: field += pattern ×
+  signal. ``mix_patterns``: field = one × first signal + two × second signal. ``…_density_…``: the same for
+  each of ``parts`` split parts of the density.
 - ``sample``: target = field at points, or Σ weights · field[corners], one row of corners per point.
   ``sample_elements``: Σ weights · field[points], from bounds[e] to bounds[e + 1]. ``store_row``: values into
   the row of this time step, in a ring buffer of ``count`` rows. ``keep_maximum``, ``keep_minimum``,

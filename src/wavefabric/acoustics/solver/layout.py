@@ -51,7 +51,7 @@ class FieldLayout:
 
     @property
     def captured(self) -> bool:
-        """Return whether steps are captured as graphs: on one device, or with one-sided kernels."""
+        """Return whether steps are captured as graphs: on one device, or if kernels write to other ranks."""
         return self.comm is None or self.comm.one_sided
 
     def _new_spectra(self, count: int) -> list:
@@ -66,18 +66,18 @@ class FieldLayout:
 
     @cached_property
     def fft(self) -> Any:
-        """Return the transforms of whole arrays."""
+        """Return the object that computes transforms of whole arrays, real to half spectrum and back."""
         return self.coefficients.device.real_fft(self.coefficients.shape, self.coefficients.dtype)
 
     def fill_overlaps(self, fields: list) -> None:
-        """Fill the overlaps of ``fields`` from neighbouring ranks; do nothing if the layout has none."""
+        """Copy neighbouring ranks' values into the overlaps of ``fields``; do nothing if there are none."""
 
     @contextmanager
     def overlaps(self, fields: list, results: list, adjoint: bool = False) -> Iterator[None]:
-        """Context for transforms of ``fields`` into ``results``: fills the overlaps of ``fields`` on entry.
+        """Context for transforms of ``fields`` into ``results``: on entry, overlaps of ``fields`` are filled.
 
-        ``adjoint``: the transpose. Overlaps of ``fields`` are set to zero on entry. On exit the values of
-        ``results`` in overlaps are added to those of the ranks that own these points.
+        If ``adjoint``, the transpose of this is done: overlaps of ``fields`` are set to zero on entry, and on
+        exit the values of ``results`` in overlaps are added to those of the ranks that own these points.
         """
         if self.halo is None or not adjoint:
             self.fill_overlaps(fields)

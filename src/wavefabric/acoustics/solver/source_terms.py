@@ -20,7 +20,7 @@ from wavefabric.acoustics.solver.coefficients import Coefficients, Fields
 
 
 def rank_one(signal: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
-    """Factor ``signal`` into weights (points,) and waveform (steps, 1), to round-off; None if impossible."""
+    """Factor ``signal`` (steps, points) into weights (points,), waveform (steps, 1); None if impossible."""
     if signal.shape[1] == 1:
         return np.ones(1), signal
     row, column = np.unravel_index(np.argmax(np.abs(signal)), signal.shape)
@@ -39,7 +39,7 @@ def rank_one(signal: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
 
 @dataclass(frozen=True)
 class SourceForm:
-    """Describes how a signal enters a field: which of the four forms its source has, and its factors.
+    """Describes how a signal enters a field: as points, a pattern, a pair of patterns, or a computed field.
 
     The form is chosen from the source points of all ranks, so that all ranks make the same transforms.
     """
@@ -51,7 +51,7 @@ class SourceForm:
 
 
 def source_forms(source: PointSource) -> tuple[SourceForm | None, ...]:
-    """Return the `SourceForm` of each signal (pressure or velocity components); None for a missing signal."""
+    """Return the `SourceForm` of each signal of a source; None for a velocity component without a signal."""
     forms = (s if s is None else _form(source.index, s, source.mode) for s in source.signals)
     return source.forms or tuple(forms)
 
@@ -160,9 +160,9 @@ class SourceTerm(PointTerm):
             self._kernels.add_pattern(target, self.field, self.amplitude, clock)
 
     def apply_to_density(self, fields: Fields) -> None:
-        """Apply the source to the density's part of each axis; call `refresh` first.
+        """Apply the source to all parts of the density, one per axis; call `refresh` first.
 
-        It also acts where only the sum of the parts is stored.
+        Where only the sum of the parts is stored, the source is applied to the sum.
         """
         density, clock, parts = (fields.rho, fields.split_layers), fields.clock, self._parts
         if self.form == "points":
@@ -190,10 +190,10 @@ class TransducerTerm(PointTerm):
 
 
 class SourceTerms:
-    """Applies all time-varying sources.
+    """Applies all time-varying sources of a problem to the fields.
 
     ``transform(field, operator, axis)`` multiplies the spectrum of a field by ``operator``, a real function
-    of |k|, in place; ``axis`` is the velocity component, else None.
+    of |k|, in place; ``axis`` is the velocity component, None for the pressure.
     """
 
     def __init__(self, coefficients: Coefficients, transform):
@@ -217,7 +217,7 @@ class SourceTerms:
 
     @staticmethod
     def nbytes(problem: Problem, subdomain: Subdomain, dtype: np.dtype) -> int:
-        """Return the bytes of the k-space correction and of a pattern or field for each additive signal."""
+        """Return the bytes of the k-space correction and of 1 field per additive signal, 3 for a pair."""
         additive = _additive(problem)
         signals = [signal for source in additive for signal in source.signals]
         pairs = sum(isinstance(each, ProductSignal) and each.waveforms.shape[1] == 2 for each in signals)
@@ -226,7 +226,7 @@ class SourceTerms:
         return dtype.itemsize * (fields * math.prod(subdomain.size) + half)
 
     def active(self, step: int) -> tuple[bool, ...]:
-        """Return whether each source is on: pressure, each velocity component, transducer."""
+        """Return whether each source is on: of the pressure, of each velocity component, the transducer."""
         return tuple(
             source is not None and step < source.steps
             for source in (self.pressure, *self.velocity, self.transducer)
@@ -264,6 +264,6 @@ class SourceTerms:
 
 
 def _additive(problem: Problem) -> list[PointSource]:
-    """Return the sources of a problem whose fields get the k-space correction."""
+    """Return the additive sources of a problem, which get the k-space correction."""
     sources = (problem.pressure_source, problem.velocity_source)
     return [source for source in sources if source is not None and source.mode == "additive"]

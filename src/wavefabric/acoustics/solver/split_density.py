@@ -47,7 +47,7 @@ class SplitLayers(NamedTuple):
 
 
 def positions(factor: np.ndarray) -> np.ndarray:
-    """Return each point's index among the layer points of an axis (−1 outside, int32) from PML factors."""
+    """Number the points of an axis that lie in its PML layers, where ``factor`` is not 1; −1 elsewhere."""
     inside = factor != 1
     return np.where(inside, np.cumsum(inside) - 1, -1).astype(np.int32)
 
@@ -55,7 +55,7 @@ def positions(factor: np.ndarray) -> np.ndarray:
 def runs_along(at: np.ndarray) -> np.ndarray:
     """Return the runs of consecutive layer points along an axis, uint64 (runs, 3).
 
-    A row has the first point of a run, the point after its last, and the first one's index in ``at``.
+    A row has the first point of a run, the point after its last, and the number in ``at`` of its first point.
     """
     edges = np.flatnonzero(np.diff(at >= 0, prepend=False, append=False)).reshape(-1, 2)
     # Unsigned: with signed integers compiled loops would check for negative indices.
@@ -69,7 +69,7 @@ def _shapes(subdomain: Subdomain, layers: list[int]) -> list[tuple[int, int, int
 
 
 def make_split_layers(device, problem: Problem, subdomain: Subdomain, dtype, pml: list) -> SplitLayers:
-    """Return the `SplitLayers`, with zero parts, for PML factors ``pml`` along x, y, z on the device."""
+    """Return new `SplitLayers` whose parts are all zeros; ``pml``: PML factors along x, y, z, on device."""
     at = [positions(factor) for factor in pml_factors(problem, False, subdomain)]
     at += [np.full(n, -1, np.int32) for n in subdomain.size[len(at) :]]  # missing axes have no layers
     shapes = _shapes(subdomain, [int((along >= 0).sum()) for along in at])

@@ -18,7 +18,7 @@ from wavefabric.acoustics.solver.source_terms import SourceTerms
 
 
 class AdjointChange(NamedTuple):
-    """Holds the arrays that the stages of an adjoint step read and update (`AdjointStep.before`)."""
+    """Holds the arrays that the stages of an adjoint step read and update (see `AdjointStep`)."""
 
     fields: Fields  # adjoint fields
     before: Fields  # forward fields before and after the step
@@ -66,7 +66,7 @@ class Stages(ABC):
 
     @classmethod
     def pitch(cls, subdomain: Subdomain, dtype: np.dtype) -> int | None:
-        """Return the padded length of a row of a half spectrum; None without padding."""
+        """Return the padded length of a row of a half spectrum; None if rows are not padded."""
         return None
 
     @classmethod
@@ -82,7 +82,7 @@ class Stages(ABC):
 
     @abstractmethod
     def _update_velocity(self, pml: list, dt: Any, active: tuple[bool, ...]) -> None:
-        """Do the work of `velocity` with the PML factors ``pml`` and the time step ``dt``."""
+        """Update the velocity as `velocity` does, but with PML factors ``pml`` and time step ``dt``."""
 
     @abstractmethod
     def density(self, active: tuple[bool, ...]) -> None:
@@ -118,7 +118,7 @@ class Stages(ABC):
     # --- Transforms ------------------------------------------------------------------------------------
 
     def transform_pressure(self) -> None:  # noqa: B027 - most stages store nothing
-        """Recompute the spectrum of p stored between steps, after p was set from outside."""
+        """Recompute the spectrum of p, if one is stored between steps, after p was set from outside."""
 
     def prepare_sources(self, active: tuple[bool, ...]) -> None:  # noqa: B027 - or copy nothing
         """Copy data of the ``active`` sources to the device, before a graph of their steps is captured."""
@@ -159,16 +159,19 @@ class Stages(ABC):
 
     @property
     def fused_adjoint_pressure(self) -> Callable[[AdjointChange], None] | None:
-        """Return a function that does the pressure stage of an adjoint step; None if not fused."""
+        """Return a function of fused kernels for the pressure stage of an adjoint step, or None."""
         return None
 
     @property
     def fused_adjoint_motion(self) -> Callable[[AdjointChange], None] | None:
-        """Return a function that does density and velocity stages of an adjoint step; None if not fused."""
+        """Return a function of fused kernels for an adjoint step's density and velocity stages, or None."""
         return None
 
     def translate(self, component: Any, axis: int, factor: Any, out: Any) -> None:
-        """Write a velocity, moved along ``axis`` by ``factor`` to the pressure points, to ``out``."""
+        """Move a velocity component along ``axis`` to the pressure points, and write it to ``out``.
+
+        ``factor`` is the factor e^{−i k Δ/2} of its spectrum along this axis.
+        """
         c, spectrum = self.coefficients, self._free_spectrum()
         self.layout.fill_overlaps([component])
         self.layout.fft.forward(component, spectrum)
@@ -267,7 +270,7 @@ class PlainStages(Stages):
         self._backward(self._spectra[-1], out, axis)
 
     def _forward(self, real: Any, spectrum: Any, axis: int | None = None) -> None:
-        """Transform ``real``: the pressure or, with ``axis``, a field at the points of this velocity."""
+        """Transform ``real``, at the pressure's points or, with ``axis``, at those of this velocity."""
         self.layout.fft.forward(real, spectrum)
         self.transforms += 1
 

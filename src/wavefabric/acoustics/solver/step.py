@@ -48,8 +48,8 @@ class Step:
     def take(self, number: int, most: int = 1) -> int:
         """Take time step ``number`` (0-based) and the steps like it that follow; return how many were taken.
 
-        ``most`` is the largest number. Steps are alike if the same sources are on. Several are taken only if
-        they can be repeated without running Python in between. The same recordings must record all of them.
+        At most ``most`` are taken. Steps are alike if the same sources are on. Several are taken only if they
+        can be repeated without running Python in between. The same recordings must record all of them.
         """
         stages = self.stages
         active = stages.sources.active(number)
@@ -95,7 +95,7 @@ class Step:
         return count
 
     def _unready(self, key: _Kind) -> bool:
-        """Return whether a step of kind ``key`` must run uncaptured once, to set up exchanges, recordings."""
+        """Return whether to run a step ``key`` once before capture, to set up exchanges or recordings."""
         once = self.stages.layout.comm is not None or any(key[-1])
         if not once or key in self._taken:
             return False

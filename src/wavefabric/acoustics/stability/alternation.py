@@ -53,7 +53,7 @@ class Alternation:
         self._since = done
 
     def kernels(self, step: int) -> Callable[[], None] | None:
-        """Return a function that records ``step``; None if the next energy check is over 8 steps later."""
+        """Return a function that records ``step``; None if the next energy check is over 8 steps after it."""
         return self._add if self._looks.steps_left(step + 1) <= ORDER else None
 
     def _add(self) -> None:
@@ -61,7 +61,7 @@ class Alternation:
         self._kernels.add_alternating(self._alternating, *now, self._box, looks.every, looks.steps)
 
     def launch(self, done: int) -> Callable[[], tuple[float, float] | None]:
-        """Launch the sums of the check after ``done`` steps; return a function that waits for their results.
+        """Start to compute the sums of the check after ``done`` steps; return a function that waits for them.
 
         The function returns the sums of squares of the alternating part and of the pressure, or None if not
         all nine steps were recorded since the last check. Call it before the next launch.

@@ -20,8 +20,9 @@ class MediumExtremes:
     """Holds the extremes of a medium that limit the time step; α₀ in Np (rad/s)^−y/m.
 
     ``effective_speed``, c_eff, is the square root of max(ρ₀c₀²)/min(ρ₀). On an axisymmetric grid of N radial
-    points its square is larger by the factor 1 + 1/N: where the bound of a Cartesian grid says that the
-    leapfrog's largest eigenvalue is 4, it is up to 4 (1 + 0.7/N), by dense matrices of 16 to 200 points.
+    points its square is larger by the factor 1 + 1/N. There the leapfrog's largest eigenvalue exceeds the
+    bound of a Cartesian grid: it is up to 4 (1 + 0.7/N) where the bound is 4, in dense matrices of 16 to 200
+    points.
     """
 
     effective_speed: float
@@ -70,7 +71,10 @@ class MediumExtremes:
         return self.speeds[1]
 
     def stiffness(self, k: np.ndarray) -> np.ndarray:
-        """Return a bound of c_eff² E (`proved_limit`) at each k; all bounds are negative if E is at one k."""
+        """Return an upper bound of c_eff² E at each wavenumber in ``k``; for E see `proved_limit`.
+
+        If E can be negative at one of them, all results are negative: no time step is proved stable.
+        """
         stiffer, squared_speed = (self.effective_speed / self.speed) ** 2, np.full_like(k, self.speed**2)
         if not self.tangent:
             return stiffer * squared_speed
@@ -108,10 +112,11 @@ class MediumExtremes:
 def proved_limit(problem: Problem, medium: MediumExtremes | None = None) -> float:
     """Return the time step, s, up to which the medium's extremes prove stability; inf if there is no limit.
 
-    Without absorption eigenvalues λ (`stability`) are at most (c_eff/c_ref)² 4 sin²(c_ref |k| Δt/2). Hence
-    the condition is c_eff sin(c_ref |k| Δt/2) ≤ c_ref for all k up to the grid's largest, √Σ(π/Δ_i)², or
-    c_eff ≤ c_ref. Without the k-space correction it is c_eff |k| Δt ≤ 2. In a uniform medium it is
-    sin(c_ref k Δt/2) ≤ c_ref/c (Tabei, Mast & Waag 2002, doi:10.1121/1.1421344).
+    Without absorption the eigenvalues λ of the leapfrog (`stability`) are at most
+    (c_eff/c_ref)² 4 sin²(c_ref |k| Δt/2), and must not exceed 4. So c_eff sin(c_ref |k| Δt/2) ≤ c_ref for all
+    k up to the grid's largest, √Σ(π/Δ_i)², or c_eff ≤ c_ref. Without the k-space correction the condition is
+    c_eff |k| Δt ≤ 2. In a uniform medium it is sin(c_ref k Δt/2) ≤ c_ref/c (Tabei, Mast & Waag 2002,
+    doi:10.1121/1.1421344).
 
     For a plane wave in a uniform absorbing medium, with s = sin(c_ref |k| Δt/2), one step multiplies
     (Σρ, ∇·u) by a 2 × 2 matrix with the determinant 1 + aT and the trace 2 + aT − Δt a E, where

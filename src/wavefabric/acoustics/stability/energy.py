@@ -1,4 +1,4 @@
-"""Computes the acoustic energy of a run and the energy its sources may add, and checks the growth."""
+"""Computes the acoustic energy of a run, and checks that it grows no more than its sources can add."""
 
 import math
 from collections.abc import Callable
@@ -22,7 +22,7 @@ _FLOOR = 1e-3
 
 
 def box_of(stages: Stages, planes: int = 1, rows: int = 1) -> tuple[Any, tuple[int, int, int]]:
-    """Return the block that this rank owns, as the int64 array that kernels read, and its shape (z, y, x).
+    """Return the block of points that this rank owns as an int64 array for kernels, and its shape (z, y, x).
 
     Only every ``planes``-th plane and every ``rows``-th row is included.
     """
@@ -35,7 +35,10 @@ def box_of(stages: Stages, planes: int = 1, rows: int = 1) -> tuple[Any, tuple[i
 
 
 def partial_sums(stages: Stages, shape: tuple[int, int, int], columns: int) -> Any:
-    """Return zeros for sums over a block of ``shape``, divided into parts: (parts, columns), float64."""
+    """Return an array of zeros, float64 (parts, columns), to which kernels write the sums over a block.
+
+    A block of ``shape`` (z, y, x) is divided into parts, with ``columns`` sums for each.
+    """
     return stages.coefficients.device.zeros((min(shape[0] * shape[1], _PARTS), columns), np.float64)
 
 
@@ -59,11 +62,11 @@ class Energy:
         self._arguments = fields.p, fields.rho, *fields.three(fields.u), *medium, rings, box, c.axes
 
     def __call__(self) -> float:
-        """Return the current energy on this rank; wait for the device. Not finite if the fields are not."""
+        """Return the energy of the current fields on this rank; not finite if the fields are not."""
         return self.launch()()[0]
 
     def launch(self) -> Callable[[], tuple[float, float]]:
-        """Launch the sums of the current fields; return a function that waits for their results.
+        """Start to compute the sums over the current fields; return a function that waits for them.
 
         The function returns the energy and the maximum |p|, Pa. Call it before the next launch.
         """
@@ -157,7 +160,10 @@ def _squares(problem: Problem, signal: Signal, weights: np.ndarray) -> np.ndarra
 
 
 def _delayed(problem: Problem, source: TransducerSource) -> np.ndarray:
-    """Return Σ weight × signal² over a transducer's points in each step n; a point gets sample n + delay."""
+    """Return for each time step the sum of weight × signal² over a transducer's points, (steps,).
+
+    In step n a point gets sample n + delay of the signal. Weights are densities, times ring volumes.
+    """
     steps = min(source.steps, problem.steps)
     mass = _at_points(problem.density_staggered[0], source.index)
     weights = np.bincount(source.delay, mass * _rings(problem, source.index, 0, "dirichlet"))
@@ -187,11 +193,11 @@ class EnergyWatch:
         return done == 1 or done % self.every == 0 or done == self.steps
 
     def steps_left(self, done: int) -> int:
-        """Return the steps from ``done`` to the next check, 0 if now; the one after step 1 does not count."""
+        """Return the steps from ``done`` to the next check of the energy, not counting that after step 1."""
         return min(-done % self.every, self.steps - done)
 
     def excess(self, done: int, energy: float) -> float:
-        """Return the ratio of the energy after ``done`` steps to the allowed energy; 0 within `TOLERANCE`."""
+        """Return the ratio of the energy after ``done`` steps to the allowed one; 0 up to `TOLERANCE`."""
         root = math.sqrt(energy)
         allowed = self._allowed + float(self._sum[done] - self._sum[self._at])
         if self._at == 0:

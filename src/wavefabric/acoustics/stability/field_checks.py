@@ -56,7 +56,7 @@ class FieldChecks:
         return min(self.every - done % self.every, watched)
 
     def start(self, done: int) -> Look:
-        """Launch the sums of a check after ``done`` steps; read them before the next check starts."""
+        """Start to compute the check after ``done`` steps; read its results before the next one starts."""
         watched = self._watch.due(done)
         return Look(done, self._energy.launch(), self.alternation.launch(done) if watched else None)
 

@@ -73,8 +73,9 @@ class PowerLaw:
         return max(abs(speed / self.sound_speed - 1) / _SPEED_LIMIT, abs(ratio - 1) / _ATTENUATION_LIMIT)
 
     def holds(self, power: float, wavenumbers: tuple[float, float]) -> bool:
-        """Return whether exponent ``power`` makes c² nowhere negative, and at most 1.5 c₀² in long waves.
+        """Return whether dispersion with the exponent ``power`` stays moderate: no wave has a negative c².
 
+        c is the phase speed without the loss term. In the longest waves c² must also be at most 1.5 c₀².
         ``wavenumbers`` are the smallest, that of the longest waves, and the largest.
         """
         twice, t = 2 * neper_coefficient(power) * self.alpha_coeff, math.tan(math.pi * power / 2)

@@ -133,6 +133,7 @@ def instability_causes(problem: Problem) -> str:
 def _longest_stable(largest: LargestEigenvalue, trials: FreeSteps | None, dt: float, proved: float) -> float:
     """Return ``dt`` if it is stable, else the longest stable time step found below it; 0 without one.
 
+    ``largest`` computes the largest eigenvalue for a time step; up to ``proved`` stability is proved.
     ``trials`` takes trial steps from noise; None if a field grows only by an eigenvalue above the limit.
     """
     result = _below_limit(largest, dt, proved)

@@ -46,10 +46,11 @@ class CT:
 
     @classmethod
     def of(cls, values: Any, spacing: Any, orientation: str = "RAS") -> "CT":
-        """Return a CT of an array, ``spacing`` (one or three) in m; point ``N // 2`` is the world's origin.
+        """Return a CT of the array ``values``, Hounsfield units, with voxels of size ``spacing``, m.
 
-        ``orientation`` says where x, y, z point: to the right or left (R, L) of the patient, the front or
-        back (A, P), the top or bottom (S, I), such as ``"LPS"``.
+        ``spacing`` is one number or three. The origin of world coordinates is at voxel ``N // 2`` of each
+        axis. ``orientation`` says where x, y, z point: to the right or left (R, L) of the patient, the front
+        or back (A, P), the top or bottom (S, I), such as ``"LPS"``.
         """
         values = as_array(values, "ct.values")
         steps = np.array([positive(length, "m", "spacing") * 1e3 for length in per_axis(spacing, 3)])
@@ -121,7 +122,7 @@ def check_hounsfield(values: np.ndarray) -> tuple[float, float]:
 
 
 def content_warnings(values: np.ndarray) -> list[str]:
-    """Return warnings on what a CT of a head should show and ``values`` (HU) lack: air, bone, dense bone."""
+    """Return warnings if ``values`` (HU) lack what a CT of a head should show: air, bone, dense bone."""
     low, high = float(values.min()), float(values.max())
     lines = [f"no air: the lowest value is {low:g} HU, that of air -1000"] if low > -500 else []
     if high < 300:
@@ -132,7 +133,7 @@ def content_warnings(values: np.ndarray) -> list[str]:
 
 
 def _placed(path: Path, values: np.ndarray, header: Any, affine: np.ndarray, orientation: Any) -> CT:
-    """Return a volume as a CT, placed by its NIfTI header or else ``orientation``; warn of contradictions."""
+    """Place a volume in the world by its NIfTI header or else ``orientation``; return it as a CT."""
     named = header.get_xyzt_units()[0]
     unit, sizes = np.diag([_IN_MM[named]] * 3 + [1.0]), np.array(header["pixdim"][1:4], float) * _IN_MM[named]
     default, codes = named == "unknown" and (sizes == 1).all(), (header["sform_code"], header["qform_code"])
@@ -164,7 +165,7 @@ def _placed(path: Path, values: np.ndarray, header: Any, affine: np.ndarray, ori
 
 @typed
 def write_ct(ct: CT, path: str | Path, force: bool = False) -> Path:
-    """Write a CT to NIfTI (``.nii``, ``.nii.gz``), whole HU. `InputError`, `MissingExtra`: see `read_ct`."""
+    """Write a CT, rounded to whole HU, to a NIfTI file (``.nii``, ``.nii.gz``). For errors see `read_ct`."""
     image = _nibabel().Nifti1Image(np.rint(ct.values).astype(np.int16), ct.affine)
     image.header.set_xyzt_units("mm")
     path = check_output(path, force, "ct", endings=(".nii", ".gz"))
@@ -195,8 +196,8 @@ class BeamFrame:
 def along_beam(position: Point, target: Point, at: Length = 0.0) -> BeamFrame:
     """Return a grid's frame whose x axis points from ``position`` to ``target``, world coordinates in m.
 
-    In the grid's coordinates, m, the position is (``at``, 0, 0). The y axis is as near as possible to one of
-    the world's axes, the one at the largest angle to the beam. `InputError`: the points are equal.
+    In the grid's own coordinates the position is (``at``, 0, 0), m. The y axis is as near as possible to one
+    of the world's axes, the one at the largest angle to the beam. `InputError`: the points are equal.
     """
     start = point(position, 3, "position")
     axes = beam_axes(direction(point(target, 3, "target") - start, 3, "target"))
@@ -207,9 +208,9 @@ def along_beam(position: Point, target: Point, at: Length = 0.0) -> BeamFrame:
 def resample(ct: CT, grid: Grid, frame: BeamFrame, *, outside: float = AIR) -> np.ndarray:
     """Return Hounsfield units at the points of a grid, float32 [x, y(, z)], x fastest in memory.
 
-    Interpolation is trilinear in the CT; values beyond the CT are ``outside``. If a grid step along an axis
-    crosses n > 1 voxels, a value is the mean of n samples of the point's cell along this axis. Memory beside
-    the result: two slabs. `InputError`: the grid is axisymmetric.
+    ``frame`` is the grid's position in the world of the CT. Interpolation is trilinear; values beyond the CT
+    are ``outside``. If a grid step along an axis crosses n > 1 voxels, a value is the mean of n samples of
+    the point's cell along this axis. `InputError`: the grid is axisymmetric.
     """
     from scipy.ndimage import affine_transform
 

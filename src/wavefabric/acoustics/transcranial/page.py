@@ -12,7 +12,7 @@ from wavefabric.base.results.figure_style import BLUE, GREY, RED, STYLE
 
 
 def draw_page(plan: Plan, path: str | Path) -> Path:
-    """Draw the page of a plan to a png, pdf or svg file, by the ending of ``path``; whole or not at all."""
+    """Draw the page of a plan to ``path``, a png, pdf or svg file by its ending; whole or not at all."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
 

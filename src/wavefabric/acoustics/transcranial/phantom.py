@@ -30,8 +30,9 @@ def synthetic_head(
     by up to a fraction ``variation``, from 0 to 0.5, and the scalp undulates by up to that fraction of 10 mm.
     `InputError`: a value is out of range, or the layers leave no brain.
 
-    A voxel that a boundary crosses has a mean value of both sides, weighted by the voxel's depth below the
-    scalp. For an ellipsoid q(x) = 1 this depth is (1 − q)/|∇q|, exact for a sphere.
+    A voxel that a boundary crosses has a mean of the values on both sides, weighted by the distance of its
+    centre from the boundary. Distances are differences of the depth below the scalp: (1 − q)/|∇q| for an
+    ellipsoid q(x) = 1, which is exact for a sphere.
     """
     step, variation = positive(spacing, "m", "spacing"), real(variation, "variation")
     axes, layers = point(semi_axes, 3, "semi_axes"), point(thickness, 4, "thickness")

@@ -66,7 +66,7 @@ class Plan:
     device: str = ""
 
     def figures(self) -> dict[str, tuple[float, str]]:
-        """Return the measures of the sonication: (value, unit) by name."""
+        """Return a dictionary from measure of the sonication, in words, to (value, unit)."""
         target = [self.sonication.grid.coordinates[i][at] for i, at in enumerate(self.sonication.focus)]
         miss = math.dist(self.focus.position, target)
         hot = np.asarray(self.heated["temperature_max"])
@@ -202,11 +202,11 @@ class _Steady:
 
     @property
     def options(self) -> dict[str, Any]:
-        """Return the options of every run, one after the other; all use the same checkpoint, if any."""
+        """Return the options of all runs, which use the same checkpoint, if any, one after the other."""
         return vars(self._how) | {"check_stability": False}  # the time step is known to be stable
 
     def __call__(self, name: str, source: Source, sensor: Sensor) -> Mapping[str, Any]:
-        """Return the quantities that run ``name`` records: simulated, or read from its stored result."""
+        """Return what run ``name`` records, by quantity: simulated, or read from its stored result."""
         comm, saved, kept = self._how.ranks, self._how.checkpoints, None
         if saved is not None:
             wave: Any = source.p
@@ -240,7 +240,7 @@ def _keep(path: Path, arrays: Mapping[str, Any]) -> None:
 def _phases(run: _Steady) -> tuple[Any, float]:
     """Return the phases of the elements, rad, and the gain in pressure at the target.
 
-    The gain is the pressure with these phases over that with the phases for water.
+    The gain is the pressure with these phases over that with the phases for water alone.
     """
     sonication = run.sonication
     geometric = sonication.geometric_phases

@@ -102,7 +102,7 @@ def delay_and_sum(
 
 
 def _analytic(signals: np.ndarray) -> np.ndarray:
-    """Return the analytic signals along the last axis, whose spectra have no negative frequencies."""
+    """Return for each of the ``signals`` its analytic signal, whose spectrum has no negative frequencies."""
     # `scipy.signal.hilbert` does the same; importing it takes longer than an image.
     samples = signals.shape[-1]
     spectrum: Any = scipy.fft.rfft(signals)
@@ -123,9 +123,9 @@ def log_compress(envelope: Any, dynamic_range: float = 50.0) -> np.ndarray:
 
 
 def time_gain(signals: Any, dt: float | str, sound_speed: float | str, attenuation: float) -> np.ndarray:
-    """Return signals (elements, steps) compensated for absorption on the path out and back, from t = 0.
+    """Amplify signals (…, steps) so that absorption on the path out and back is compensated; return them.
 
-    ``attenuation`` in dB/m at the pulse's frequency; the path at time t is c t.
+    ``attenuation`` is in dB/m at the pulse's frequency. The path at time t is c t, from t = 0 on.
     """
     heard = real_array(signals, "signals")
     require(heard.ndim, "signals", signals, "(…, steps)")
@@ -137,7 +137,7 @@ def time_gain(signals: Any, dt: float | str, sound_speed: float | str, attenuati
 def frequency_response(
     signals: Any, dt: float | str, centre: float | str, bandwidth: float | str
 ) -> np.ndarray:
-    """Return signals (…, steps), float64, filtered by a Gaussian frequency response of the elements.
+    """Filter signals (…, steps) by a Gaussian frequency response of the elements; return them as float64.
 
     ``centre`` is its centre frequency, ``bandwidth`` its full width at half amplitude, Hz; its phase is zero.
     """
@@ -158,7 +158,10 @@ def frequency_response(
 
 
 def _between(rows: np.ndarray, late: np.ndarray) -> np.ndarray:
-    """Interpolate each row at its times ``late`` (points, rows), in steps, by cubics; 0 beyond its ends."""
+    """Interpolate each row, an element's signal, at its times in ``late`` by cubics; 0 beyond its ends.
+
+    ``late`` (points, rows) is in time steps.
+    """
     elements, steps = rows.shape
     low = np.floor(late).astype(np.int64)
     t = late - low

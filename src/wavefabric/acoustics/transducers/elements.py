@@ -100,7 +100,7 @@ def annulus(
 def ring(
     grid: Grid, position: Point, diameters: tuple[Length, Length], focus: Point, radius: Length | None
 ) -> Surface:
-    """Return the sampled surface of an `annulus`, flat if ``radius`` (of curvature) is None."""
+    """Return the sampled surface of an `annulus` of (inner, outer) ``diameters``; ``radius`` None: flat."""
     apex, axes = placed(grid, position, focus)
     hole = in_unit(diameters[0], "m", "inner") != 0
     names = ("inner", "outer") if hole else ("diameter", "diameter")
@@ -200,7 +200,10 @@ def surfaces(
 def flat(
     grid: Grid, centres: np.ndarray, axes: np.ndarray, sides: tuple[float, ...], tolerance: float = 0.05
 ) -> TransducerMask:
-    """Return equal lines or rectangles around ``centres``; ``axes``: the beam's, then one for each side."""
+    """Return a transducer of equal flat elements around ``centres``: lines in 2-D, rectangles in 3-D.
+
+    The rows of ``axes`` are the direction of the beam, then the direction of each of the ``sides``.
+    """
     step = min(grid.spacing) / UPSAMPLING ** (1 / len(sides))
     lines = [side * (_middles(max(1, math.ceil(side / step))) - 0.5) for side in sides]
     local = np.stack([each.ravel() for each in np.meshgrid(*lines, indexing="ij")], axis=1)
@@ -209,7 +212,7 @@ def flat(
 
 
 def _samples(grid: Grid, area: float) -> np.ndarray:
-    """Return the positions, in 0 … 1, of the points that sample a surface of ``area`` (in 2-D a length)."""
+    """Return evenly spaced positions in 0 … 1, of the points that sample a surface of ``area``."""
     return _middles(math.ceil(UPSAMPLING * area / min(grid.spacing) ** (grid.dimensions - 1)))
 
 
@@ -221,7 +224,7 @@ def _middles(count: int) -> np.ndarray:
 
 
 def spiral(distance: np.ndarray) -> np.ndarray:
-    """Return points (points, 2) at ``distance`` from the centre, each turned on by the golden angle."""
+    """Return points (points, 2) at ``distance`` from the centre, each turned further by the golden angle."""
     angle = GOLDEN_ANGLE * np.arange(distance.size)
     return np.stack([distance * np.cos(angle), distance * np.sin(angle)], axis=1)
 
@@ -230,7 +233,10 @@ def spiral(distance: np.ndarray) -> np.ndarray:
 def placed(
     grid: Grid, position: Point, focus: Point, along: Point | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return a transducer's position, m, and orthonormal axes as rows, first the one towards the focus."""
+    """Return a transducer's position, m, and its orthonormal axes as rows.
+
+    The first axis points to the focus; in 3-D the second is the one nearest to the direction ``along``.
+    """
     n = grid.dimensions
     if n == 1:
         raise InputError("grid: is of one dimension; allowed: 2 or 3, or a source of p or ux in 1-D")

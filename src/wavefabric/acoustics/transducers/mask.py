@@ -90,15 +90,16 @@ class TransducerMask:
         return Source(p_mask=self.mask, p=driven, p_mode=mode)
 
     def element_signals(self, points: Any) -> np.ndarray:
-        """Return derivatives with respect to the signals of the elements, (elements, steps).
+        """Return derivatives with respect to the elements' signals, (elements, steps).
 
-        ``points`` (points, steps) are those for signals at grid points: ``"p"`` of `simulate_and_gradient`.
+        ``points`` (points, steps) are those with respect to the signals of grid points: ``"p"`` of
+        `simulate_and_gradient`.
         """
         return self.weights.T @ check_series(points, self.index.size, "points")
 
     @property
     def receiving(self) -> csr_array:
-        """Return weights (elements, points) of the mean over each element, with which it receives a field."""
+        """Return weights (elements, points) with which an element receives a field's mean over itself."""
         from scipy.sparse import csr_array
 
         return csr_array((self.weights * self.point_areas[:, None]).T / self.areas[:, None])

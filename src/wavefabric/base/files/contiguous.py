@@ -11,7 +11,7 @@ _LEAST, _PART = 1 << 26, 1 << 24
 
 
 def read_whole(dataset: h5py.Dataset, dtype: np.dtype, threads: int) -> np.ndarray:
-    """Read a whole dataset into a new array of ``dtype``, a large contiguous one on several threads.
+    """Read a whole dataset into a new array of ``dtype``; ``threads`` threads read a large contiguous one.
 
     OSError if the file ends before the dataset does.
     """

@@ -141,7 +141,7 @@ def _can_be_read(dtype: np.dtype) -> bool:
 
 
 def plain(value: Any) -> Any:
-    """Return a value from h5py with an array as a list or its only entry, and text as valid Unicode."""
+    """Convert a value that h5py has read: an array to a list or its only entry, text to valid Unicode."""
     if isinstance(value, np.ndarray):
         value = value.reshape(-1)[0] if value.size == 1 else value.tolist()
     if isinstance(value, str):  # h5py stores bytes that are not UTF-8 as surrogates
@@ -216,7 +216,7 @@ _ALLOWED = "allowed: samples in the file itself"
 
 
 def _follow(file: h5py.File, start: str, name: str, where: str, links: int) -> None:
-    """Follow the path ``name`` from ``start`` link by link; raise an error if a link leaves the file."""
+    """Follow the path ``name`` from the group ``start``; raise `InputError` if a link leaves the file."""
     at = "/" if name.startswith("/") else start
     for part in (p for p in name.split("/") if p not in ("", ".")):
         group = file.get(at)

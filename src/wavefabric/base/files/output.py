@@ -53,7 +53,7 @@ def check_output(
 
 
 def _fault(path: Path, force: bool, inputs: Sequence, endings: Sequence[str]) -> tuple[str, str]:
-    """Return what is wrong with an output path, and what is allowed, as texts; both empty if nothing is."""
+    """Return two texts: what is wrong with an output path, and what is allowed; both empty if it is right."""
     try:
         str(path).encode("utf-8")
     except UnicodeEncodeError:
@@ -164,9 +164,10 @@ def save_figure(figure: Any, path: str | Path, key: str = "output", **how: Any) 
 
 
 def json_rows(content: Mapping[str, Any], rows: Collection[str]) -> str:
-    """Return JSON text with a line per key; values of keys in ``rows``, at any depth, have a line per entry.
+    """Return ``content`` as JSON text with a line per key; values of keys in ``rows`` have a line per entry.
 
-    These values may be mappings, or any iterables of JSON values.
+    These values may be mappings, or any iterables of JSON values. Keys of mappings among their entries may be
+    in ``rows`` too.
 
     >>> print(json_rows({"ranks": 2, "pairs": [[0, 1], [1, 0]]}, ("pairs",)), end="")
     {

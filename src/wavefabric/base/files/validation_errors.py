@@ -70,7 +70,7 @@ def one_line(error: ValidationError, model: type[BaseModel], prefix: str = "") -
 
 
 def _holder(model: type[BaseModel], path: tuple) -> type[BaseModel]:
-    """Return the model of the table that contains the last key of ``path``."""
+    """Return the Pydantic model of the table with the last key of ``path``, a path from ``model`` on."""
     for part in path[:-1]:
         if part in model.model_fields:
             model = submodel(model.model_fields[part].annotation) or model
@@ -78,7 +78,7 @@ def _holder(model: type[BaseModel], path: tuple) -> type[BaseModel]:
 
 
 def submodel(annotation: Any) -> type[BaseModel] | None:
-    """Return the table class in the annotation of a field, or None."""
+    """Return the Pydantic model, the class of a table, in a field's annotation; None if there is none."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
     return next((model for a in get_args(annotation) if (model := submodel(a))), None)

@@ -49,7 +49,7 @@ def parse_xml(text: str, what: str) -> Element:
 
 
 def text_of(element: Element, where: str, name: str, default: str | None = None) -> str:
-    """Return an attribute of an XML element, or ``default``; without both `InputError` names ``where``."""
+    """Return the attribute ``name`` of an XML element, or ``default``; `InputError` if there is neither."""
     value = element.get(name, default)
     if value is None:
         raise InputError(f"{where}: no attribute {name}; allowed: one")
@@ -57,7 +57,7 @@ def text_of(element: Element, where: str, name: str, default: str | None = None)
 
 
 def one_of(element: Element, where: str, name: str, allowed: tuple[str, ...]) -> str:
-    """Return an attribute of an XML element if it is in ``allowed``; else `InputError` names ``where``."""
+    """Return the attribute ``name`` of an XML element; `InputError` unless it is in ``allowed``."""
     value = text_of(element, where, name)
     if value not in allowed:
         raise InputError(f"{where} {name}: {show(value)}; allowed: {', '.join(allowed)}")
@@ -65,7 +65,10 @@ def one_of(element: Element, where: str, name: str, allowed: tuple[str, ...]) ->
 
 
 def whole_of(element: Element, where: str, name: str, low: int, high: int, default: int | None = None) -> int:
-    """Return an XML attribute (or ``default``) as int; `InputError` unless whole, ``low`` to ``high``."""
+    """Return the attribute ``name`` of an XML element as int, or ``default`` if the attribute is missing.
+
+    `InputError`, which begins with ``where``, unless it is a whole number from ``low`` to ``high``.
+    """
     value = element.get(name)
     if value is None and default is not None:
         return default

@@ -68,7 +68,7 @@ def _hash_of(patterns: tuple[str, ...]) -> str:
 
 
 def versions(packages: tuple[str, ...]) -> dict[str, str]:
-    """Return, by name, the versions of all ``packages`` that are installed."""
+    """Return a dictionary from the name of each of ``packages`` that is installed to its version."""
     from importlib.metadata import PackageNotFoundError, version
 
     result = {}

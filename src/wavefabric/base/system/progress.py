@@ -9,7 +9,7 @@ class Progress:
     """Shows the progress of a long computation; this base class shows nothing."""
 
     def start(self, total_steps: float | None, label: str) -> None:
-        """Begin to show ``total_steps`` steps, None if unknown."""
+        """Begin to show the progress of a computation of ``total_steps`` steps (None: unknown)."""
 
     def update(self, done: float, message: str = "") -> None:
         """Report that ``done`` steps are complete since `start`."""

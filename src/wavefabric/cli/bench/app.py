@@ -38,7 +38,7 @@ class Local:
 
 
 def keyword(kind: Any, help: str, default: Any = None, read: Any = None, name: str = "", **more: Any) -> Any:
-    """Return type and command-line option of a keyword argument of a benchmark's ``run``.
+    """Declare the command-line option of a benchmark's keyword argument; return its type and the option.
 
     ``read`` parses the option's text; ``name`` is the option's name, if not that of the keyword.
     """

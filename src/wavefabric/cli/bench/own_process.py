@@ -71,7 +71,7 @@ def memory(medium: str, shape: Triple, precision: str, device: Device) -> dict[s
 
 
 def _print_memory(medium: str, size: str, precision: str, device: str, threads: str) -> None:
-    """Run a tiny and then the whole grid in this process; print the bytes in between and at the peak."""
+    """Run a tiny and then the whole grid in this process; print the bytes in between, and at the peak."""
     from wavefabric.acoustics.problem import Recording
     from wavefabric.acoustics.recording.sinks import MemorySink
     from wavefabric.acoustics.run import run

@@ -76,8 +76,8 @@ def run(
 
     Returns, with times in ps, lengths in points:
 
-    - ``kernels``: by precision, medium and kernel of the fused ultrasound step (GPU), pairs of length and
-      time per point; for ``y_transform``, ``z_divergence``, ``z_scale`` and ``x_forward`` for one field;
+    - ``kernels``: by precision, medium and kernel of the fused ultrasound step (GPU), pairs of axis length
+      and time per point; for ``y_transform``, ``z_divergence``, ``z_scale`` and ``x_forward`` for one field;
     - ``steps``: whole ultrasound steps, with precision, medium, stages, shape and ``ms``;
     - ``linear``: by precision, pairs of samples per row and time per complex number;
     - ``kerr``: by precision, operator, form (dense or factored), and modes on ``one`` rank or ``split`` among
@@ -130,7 +130,10 @@ class _Bench:
         self.launch = 0.0 if self.kind == "cpu" else self._launch()
 
     def ms(self, work: Callable[[], Any], each: int = 0) -> float:
-        """Return ms per call, the least of several samples of ``each`` calls (0: as many as needed)."""
+        """Return the time of a call of ``work`` in ms: the least of several samples.
+
+        ``each``: calls per sample, 0 for as many as needed.
+        """
         each = each or calls(self.device, work, _SAMPLE_MS)
         return min(timing.milliseconds(self.device, work, self.repeats, each))
 
@@ -150,7 +153,7 @@ class _Bench:
         return _short(self.ms(self.device.graph(work), 20) * 1e-5, 3)
 
     def kernels(self, medium: str, precision: str) -> dict[str, list[list[float]]]:
-        """Return [axis length, ps per point] pairs for each kernel of the fused ultrasound step."""
+        """Return, for each kernel of the fused ultrasound step, pairs [axis length, ps per point]."""
         dtype, times = np.dtype(PRECISIONS[precision]), {}
         lengths = LENGTHS[:: _EVERY[medium] * (1 if precision == "single" else 3)]
         for shape in grids(lengths, dtype, 1 << _POINTS):
@@ -174,7 +177,7 @@ class _Bench:
         return {name: sorted(pairs) for name, pairs in times.items()}
 
     def packing(self) -> dict[str, float]:
-        """Return bytes packed or unpacked per second: planes, 16 points of every row, half of a spectrum."""
+        """Return packing and unpacking rates, B/s: planes, 16 points of every row, half of a spectrum."""
         kernels, n = self.device.kernels("wavefabric.runtime.exchange.pack"), _PLANE[self.kind]
         z, y, x = (slice(0, n // 4), slice(0, n), slice(0, n))
         boxes = {
@@ -207,7 +210,7 @@ class _Bench:
             gc.collect()
 
     def linear(self, precision: str) -> list[list[float]]:
-        """Return [samples per row, ps per complex number] of linear propagation, launches not counted."""
+        """Return pairs [samples per row, ps per complex number] of linear propagation, without launches."""
         pairs = []
         for n in (1 << log2_n for log2_n in range(10, _LONGEST[self.kind] + 1)):
             self.progress(f"{precision}: linear propagation of {n} samples")
@@ -222,9 +225,9 @@ class _Bench:
         return pairs
 
     def kerr(self, precision: str) -> dict[str, Any]:
-        """Return pairs of rows and ps per complex number, by Kerr operator, form, and ``one`` or ``split``.
+        """Return pairs [rows, ps per complex number] by Kerr operator, form, and ``one`` or ``split``.
 
-        *One*: all modes are on one rank; *split*: they are split among ranks.
+        *One*: all modes are on one rank; *split*: they are split among ranks. Forms are dense and factored.
         """
         dtype, table = _FIELDS[precision], dict[str, Any]()
         cases: Any = itertools.product(_ROWS[self.kind], ("dense", "factored"), ("one", "split"))

@@ -71,7 +71,7 @@ def problem(
     smooth = partial(_planes, device, shape, dtype, _bump, operator.mul)
 
     def grid(name: str, along: int | None = None) -> Any:
-        """Return a parameter on the grid, at points half a step further along the axis ``along`` if given."""
+        """Return values of the parameter ``name``; with ``along`` half a step further along this axis."""
         background, change = _SMOOTH[name]
         if medium == "tissues":
             inward = xp.asarray(np.array(_TISSUES[name][::-1], dtype))
@@ -100,7 +100,7 @@ def problem(
 
 
 def outline(medium: str, shape: Triple) -> Problem:
-    """Return what `problem` does, with arrays that take no memory, to query what a run of it needs.
+    """Return the problem of `problem`, but with arrays that take no memory, to query what a run needs.
 
     Tissues have one material. Arrays of the heterogeneous medium contain more distinct values than an index
     of materials can address.
@@ -150,8 +150,7 @@ def with_sources(inputs: Problem, count: int) -> Problem:
 def _planes(device, shape, dtype, vector: Callable, join: Callable, along, value: Callable) -> np.ndarray:
     """Return an array of shape (Nz, Ny, Nx), computed plane by plane: value(join(z, join(y, x))).
 
-    x is ``vector`` of the positions 0 … Nx − 1 and of the number Nx, and y and z alike. On the axis ``along``
-    the positions start at ½.
+    x = ``vector``(positions 0 … Nx − 1, Nx), and y and z alike; on the axis ``along`` positions start at ½.
     """
     x, y, z = (vector(np.arange(n) + (0.5 if axis == along else 0.0), n) for axis, n in enumerate(shape))
     out, plane = np.empty(shape[::-1], dtype), join(device.asarray(y)[:, None], device.asarray(x))

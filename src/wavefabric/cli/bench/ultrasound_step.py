@@ -170,7 +170,10 @@ class _Case:
     def _rounds(
         self, media: list[str], bare_time: Callable[[], float]
     ) -> tuple[list[float], list[dict[str, Any]]]:
-        """Return ms of bare transforms before and after each round, and a result line per medium."""
+        """Time the steps of all ``media`` in rounds; return ms of bare transforms, and a result per medium.
+
+        ``bare_time`` times bare transforms, before and after each round.
+        """
         steppers: dict[tuple[str, str], Stepper] = {}
         with ExitStack() as stack:
             for name, kind in itertools.product(media, self.kinds):

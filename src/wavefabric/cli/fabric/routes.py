@@ -104,7 +104,11 @@ def _row(fabric: PhotonicFabric, label: str, routing: Routing) -> dict[str, Any]
 
 
 def _proof(row: dict[str, Any]) -> str:
-    """Return "least" (proved smallest overlap), "fits" (shortest, all set up at once) or "gap open"."""
+    """Return how good a routing is: "least", "fits" or "gap open".
+
+    *Least*: it is proved that no routing has fewer routes on an edge. *Fits*: shortest routes, all set up at
+    once, which loses no time. *Gap open*: neither.
+    """
     if row["certified"]:
         return "least"
     return "fits" if row["set_ups"] == 1 and row["method"].startswith("xy") else "gap open"

@@ -150,7 +150,7 @@ def _notes(fabric: AnyFabric) -> list[str]:
 
 
 def _bounds(fabric: AnyFabric) -> list[dict[str, Any]]:
-    """Return, for the common collectives, smallest latency (s), largest rate (B/s), and their reason."""
+    """Return bounds on the common collectives: smallest latency (s), largest rate (B/s), and the reason."""
     rows = []
     for collective in _COMMON if fabric.ranks > 1 else ():
         limit = bound(collective, fabric, _BYTES)

@@ -32,7 +32,10 @@ _OF_CASE = ("hidden_seconds", "ratio_to_ring", "ratio_to_free", "left_out")
 
 
 def calls_by_purpose(case: Case) -> dict[str, dict[str, Any]]:
-    """Return, per purpose of calls: number, smallest, median, largest and total bytes, and algorithms."""
+    """Return, for each purpose of communication, the number of calls, their sizes and their algorithms.
+
+    Sizes are the smallest, median, largest and total bytes.
+    """
     return {
         purpose: {key: of(each) for key, of in _OF_SIZES.items()}
         | {"algorithms": dict(case.algorithms.get(purpose, {}))}

@@ -79,7 +79,7 @@ class WorkOptions:
 
 @dataclass(frozen=True)
 class SimulatedWork:
-    """Describes the work of a command line, for any number of GPUs.
+    """Describes what `wavefabric train` simulates, for any number of GPUs.
 
     ``check`` raises `InputError` for an impossible number of GPUs, before anything is simulated.
     """
@@ -174,7 +174,10 @@ def _stragglers(options: WorkOptions) -> dict[int, float]:
 
 
 def _on_gpus(graph: TaskGraph, device: DeviceModel, options: WorkOptions) -> TaskGraph:
-    """Return ``graph`` with the slow GPUs of ``options``, and computation slowed by communication."""
+    """Return a task graph with the slow GPUs that ``options`` names.
+
+    Computation is slowed by simultaneous communication as on ``device``.
+    """
     slower = with_stragglers(graph, gpus_of_workers(graph), _stragglers(options))
     return replace(slower, slowdown=device.overlap_slowdown)
 
@@ -220,7 +223,10 @@ def make_work(text: str, options: WorkOptions, policy: str) -> SimulatedWork:
 
 
 def trace_prefix(text: str) -> str:
-    """Return NAME if ``text`` stands for trace files NAME.RANK.et (or .json), an archive as is, else ""."""
+    """Return the NAME of the trace files NAME.RANK.et (or .json) that ``text`` names; else "".
+
+    The path of an archive is returned as it is.
+    """
     if text.endswith((".zip", ".tar", ".tar.gz", ".tgz")):
         return text
     match = re.fullmatch(r"(.+)\.[0-9]+\.(et|json)(\.gz)?", text)

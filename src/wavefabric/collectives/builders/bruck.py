@@ -29,11 +29,11 @@ def _all_gather(name: str, ranks: int, elements: int, pieces: int, radix: int) -
 
 
 def _all_to_all(name: str, ranks: int, elements: int, pieces: int, radix: int) -> Schedule:
-    """Build an all-to-all: a block that must go i ranks ahead moves by one digit of i (base radix) at a time.
+    """Build an all-to-all: data for the rank i ahead move by one digit of i (in base ``radix``) at a time.
 
-    All blocks with the same digit go to the same rank: they are packed in ``scratch``, sent together, and
-    received in ``scratch``, or with the last digit in ``recv``. Block sizes differ between ranks, so each
-    round uses new chunks of ``scratch``.
+    The data of one rank for another are a block. All blocks of a rank with the same digit go to the same
+    rank: they are packed in ``scratch``, sent together, and received in ``scratch``, or with the last digit
+    in ``recv``. Block sizes differ between ranks, so each round uses new chunks of ``scratch``.
     """
     conditions = layout("all-to-all", ranks, elements, pieces)
     local_parts = conditions.sizes[0][0].reshape(ranks, pieces)
@@ -46,7 +46,11 @@ def _all_to_all(name: str, ranks: int, elements: int, pieces: int, radix: int) -
         return transfers(round_, rank, dst, source, target, count=pieces, buffers=buffers)
 
     def new_chunks(blocks: np.ndarray, passed: int) -> np.ndarray:
-        """Add chunks of ``scratch`` for ``blocks``, moved by digits below weight ``passed``; return them."""
+        """Add chunks of ``scratch`` for ``blocks``, and return the number of each block's first chunk.
+
+        Block i has to go i ranks ahead. It has already moved by the digits of i that weigh less than
+        ``passed``, so the other digits tell for which rank it is.
+        """
         nonlocal base
         first = base + np.arange(blocks.size) * pieces
         base += blocks.size * pieces

@@ -113,12 +113,12 @@ def squares(
 
 
 def sums_in_order(first: int, rank, digit, factor: int, base: int, chunk, count: int) -> list[np.ndarray]:
-    """Return local transfers, from round ``first`` on, that add the data of several ranks in a fixed order.
+    """Return the local additions with which each rank sums terms from several ranks in a fixed order.
 
-    The sum is x₀ + … + x_(f−1) with f = ``factor`` terms of ``count`` chunks each. The own term of ``rank``
-    is x_d with d = ``digit``, from chunk ``chunk`` of buffer 0 (``data``) on. The other terms lie in order
-    from chunk ``base`` of buffer 1 (``scratch``) on. Those before x_d are added up in buffer 1, their sum is
-    added to x_d, and after it each later term.
+    The sum is x₀ + … + x_(f−1), with f = ``factor`` terms of ``count`` chunks each. The term of ``rank``
+    itself is x_d with d = ``digit``; it begins at chunk ``chunk`` of buffer 0 (``data``). The other terms lie
+    in order in buffer 1 (``scratch``), from chunk ``base`` on. The terms before x_d are added up in buffer 1,
+    their sum is added to x_d, and then each later term. ``first``: the first of the rounds.
     """
     parts = []
     for t in range(factor - 1):
@@ -132,11 +132,12 @@ def sums_in_order(first: int, rank, digit, factor: int, base: int, chunk, count:
 
 
 def _exchanges(ranks: int, groups: tuple[int, ...]) -> Iterator[tuple[int, int, np.ndarray, list]]:
-    """Yield, for each group size: size, stride, digit (each rank's position in its group) and peers.
+    """Yield, for each size in ``groups``, how ranks form groups of this size: (size, stride, digit, peers).
 
-    Members of a group are ``stride`` ranks apart. The list of peers has an entry for the member 1, 2, …
-    positions ahead, cyclically. An entry has two values per rank: the distance to that peer, and the rank's
-    index among all members but the peer, which tells where the peer stores what it receives.
+    Members of a group are ``stride`` ranks apart. ``digit``: each rank's index in its group. ``peers`` has an
+    entry for the member 1, 2, … positions ahead, cyclically, with two values per rank: the distance to that
+    peer in rank numbers, and the rank's index among all members but the peer, which tells where the peer
+    stores what it receives.
     """
     stride = 1
     for factor in groups:
@@ -150,7 +151,11 @@ def _exchanges(ranks: int, groups: tuple[int, ...]) -> Iterator[tuple[int, int, 
 def _reduce_scatter(
     sizes: np.ndarray, pieces: int, groups: tuple[int, ...]
 ) -> tuple[list[np.ndarray], np.ndarray | None, int]:
-    """Return transfers, ``scratch`` sizes and number of rounds of a reduce-scatter by recursive halving."""
+    """Return transfers, ``scratch`` sizes and number of rounds of a reduce-scatter by recursive halving.
+
+    ``sizes`` are the elements of each chunk of ``data``, the result those of each chunk of ``scratch``: shape
+    (ranks, chunks), None without scratch. ``groups``: the sizes of the groups in which ranks exchange.
+    """
     ranks = len(sizes)
     rank, parts, scratch, first, base = np.arange(ranks), [], [], 0, 0
     for factor, stride, digit, others in reversed([*_exchanges(ranks, groups)]):

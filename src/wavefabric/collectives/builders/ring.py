@@ -88,10 +88,10 @@ def rail_rings(nodes: int, gpus: int) -> np.ndarray:
 
 
 def ring_of_one_part(collective: str, ranks: int) -> Schedule:
-    """Build what `ring` does with one part of the array, that of rank 0, as a schedule of one element.
+    """Build the schedule, for one element, in which one part of an array goes around a ring: that of rank 0.
 
     ``collective``: all-gather, reduce-scatter or all-reduce. The part of rank r moves in the same way, r
-    ranks further on; all parts together make up `ring`.
+    ranks further on; the movements of all parts together are those of `ring`.
     """
     everybody, each, parts = (1 << ranks) - 1, range(ranks), []
     step, first = np.arange(ranks - 1), 0

@@ -49,6 +49,6 @@ def nvls_one_shot(collective: str, ranks: int, elements: int, pieces: int = 1) -
 
 
 def _by_switch(part: np.ndarray, number: np.ndarray) -> np.ndarray:
-    """Mark the transfers ``part`` as operations of a switch: those of equal ``number`` and round are one."""
+    """Mark transfers as operations of a switch; those of equal ``number`` and round are one operation."""
     part["switch"] = number
     return part

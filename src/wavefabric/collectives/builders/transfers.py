@@ -23,7 +23,10 @@ def transfers(
     buffers: tuple[Numbers, Numbers] = (0, 0),
     reduce: bool | np.ndarray = False,
 ) -> np.ndarray:
-    """Return `TRANSFER` rows from numbers or broadcast arrays; ``dst_chunk`` is ``src_chunk`` by default."""
+    """Return transfers as rows of a table (`TRANSFER`); arguments are numbers or arrays, which are broadcast.
+
+    ``buffers``: the source's and the destination's buffer. ``dst_chunk`` is ``src_chunk`` by default.
+    """
     dst_chunk = src_chunk if dst_chunk is None else dst_chunk
     columns = (round_, src, dst, buffers[0], src_chunk, buffers[1], dst_chunk, count, reduce, 0)
     columns = np.broadcast_arrays(*columns)
@@ -50,7 +53,7 @@ def assemble(
 
 
 def single_chunks(t: np.ndarray, sizes: tuple[np.ndarray, ...]) -> np.ndarray:
-    """Return transfers of one chunk each that together do what ``t`` does; empty chunks are left out."""
+    """Split the transfers ``t`` into transfers of one chunk each; leave out those of empty chunks."""
     owner, within = ragged(t["count"].astype(np.int64))
     single = t[owner]
     single["src_chunk"] += within.astype(np.int32)
@@ -64,7 +67,7 @@ def single_chunks(t: np.ndarray, sizes: tuple[np.ndarray, ...]) -> np.ndarray:
 
 
 def joined(t: np.ndarray, ranks: int) -> np.ndarray:
-    """Sort transfers, join transfers of consecutive chunks, and renumber rounds without gaps."""
+    """Sort transfers by round, join those that move consecutive chunks, and renumber rounds without gaps."""
     if not t.size:
         return t
     wide = {name: t[name].astype(np.int64) for name in TRANSFER.names or ()}
@@ -88,7 +91,7 @@ def neighbours_joined(t: np.ndarray) -> np.ndarray:
 
 
 def _operations_apart(t: np.ndarray) -> np.ndarray:
-    """Number the operations of switches from 1 in each round; split those with gaps between their chunks."""
+    """Number the operations of switches from 1 in each round; split those with non-consecutive chunks."""
     pair = np.unique(t[["round", "switch", "src", "dst"]], return_inverse=True)[1].ravel()
     run = np.where(t["switch"] > 0, within_groups(pair), 0)
     turn = np.where(t["switch"] > 0, pair, 0)  # terms of sums in the order of ranks

@@ -26,7 +26,10 @@ def in_order_tree(positions: int) -> np.ndarray:
 
 
 def depths(parent: np.ndarray) -> np.ndarray:
-    """Return the depth of each position below the root, for parents of `in_order_tree`; entry 0 is −1."""
+    """Return the depth of each position of a tree below its root: shape (positions + 1,), entry 0 is −1.
+
+    ``parent``: the parent of each position, as `in_order_tree` returns it.
+    """
     depth, above = np.full(parent.size, -1), np.arange(parent.size)
     while above.any():
         depth += above > 0
@@ -97,9 +100,10 @@ def double_tree(collective: str, ranks: int, elements: int, pieces: int = 1, roo
 
 
 def complementary_trees(positions: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the parents (see `in_order_tree`) in two trees in which no position has children in both.
+    """Return two binary trees over the same positions, in which no position has children in both trees.
 
-    The second tree is the first mirrored if the number of positions is even, and shifted by one if it is odd.
+    Each tree is an array with the parent of each position, as `in_order_tree` returns it. The second tree is
+    the first mirrored if the number of positions is even, and shifted by one if it is odd.
     """
     first = in_order_tree(positions)
     position = np.arange(1, positions + 1)
@@ -129,8 +133,9 @@ def _offsets(trees: tuple[np.ndarray, np.ndarray], rooted: bool) -> tuple[np.nda
 
 
 def _two_colours(trees: tuple[np.ndarray, np.ndarray], rooted: bool) -> np.ndarray:
-    """Colour the edge above each position in both trees 0 or 1, −1 without an edge: shape (2, positions + 1).
+    """Return a colour, 0 or 1, for each edge of two trees: shape (2, positions + 1).
 
+    An edge leads from a position to its parent, and has the entry of the position; −1 stands for no edge.
     Edges of colour 0 are used in even rounds, those of colour 1 in odd rounds. So two edges of one sender, or
     of one receiver, have different colours. That is always possible: such pairs of edges form paths and
     cycles of even length, as pairs with a common sender and a common receiver alternate along them.

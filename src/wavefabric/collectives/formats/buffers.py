@@ -39,7 +39,7 @@ class CollectiveArrays:
 
 @dataclass(frozen=True, eq=False)
 class BufferMap:
-    """Maps input, output and scratch to buffers of a schedule.
+    """Maps input, output and scratch of a file to buffers of a schedule.
 
     ``present``: for each buffer, whether each GPU has each chunk, bool of shape (gpus, chunks). ``buffer``:
     index of the buffer that stands for the input, for the output and for scratch. ``shift``, shape (gpus, 3):
@@ -53,7 +53,7 @@ class BufferMap:
 
 
 def buffer_map(a: CollectiveArrays) -> BufferMap:
-    """Return the buffers of a schedule that stand for the arrays.
+    """Return the buffers of a schedule that stand for the input, the output and the scratch of a file.
 
     In place, input and output are one buffer ``data``: the input of an all-gather is the GPU's part of the
     output, the output of a reduce-scatter the GPU's part of the input, and otherwise both are the same.
@@ -74,7 +74,11 @@ def buffer_map(a: CollectiveArrays) -> BufferMap:
 
 
 def conditions(a: CollectiveArrays, schedule: Schedule) -> tuple[Holdings, Holdings]:
-    """Return `pre` and `post` of a schedule for these arrays; its transfers are in a runnable order."""
+    """Return the initial and the final contents (`pre` and `post`) of a schedule that was read from a file.
+
+    ``a``: the arrays that the file declares. The transfers of the schedule are in an order in which they may
+    run; if the file does not name the operation, the contents follow from them.
+    """
     collective = a.collective
     if collective is None:
         return _performed(a, schedule)
@@ -108,10 +112,11 @@ def _root(a: CollectiveArrays, collective: str, schedule: Schedule) -> int:
 
 
 def _performed(a: CollectiveArrays, schedule: Schedule) -> tuple[Holdings, Holdings]:
-    """Derive `pre` and `post` from the transfers, for an operation that the file does not name.
+    """Derive the initial and the final contents (`pre` and `post`) from the transfers of a schedule.
 
-    `pre` has the input chunks that are read before they are written, `post` the output chunks that are
-    written. Input chunks that are added to one another are contributions to one item.
+    That is for an operation that the file does not name. `pre` has the input chunks that are read before they
+    are written, `post` the output chunks that are written. Input chunks that are added to one another are
+    contributions to one item.
     """
     outputs = 0 if a.inplace else 1
     first: dict[ChunkAt, int] = {}

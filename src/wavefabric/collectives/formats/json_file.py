@@ -165,7 +165,7 @@ def _msccl(value: Any) -> MscclOrigin:
 
 
 def _buffers(value: Any, ranks: int) -> dict[str, np.ndarray]:
-    """Read the sizes of each buffer, by name."""
+    """Return a dictionary from the name of each buffer in JSON to its chunk sizes, shape (ranks, chunks)."""
     tables: dict[str, np.ndarray] = {}
     ensure(1 <= len(_list("buffers", value)) <= _INT16, "buffers", f"{len(value)} given", f"1 to {_INT16}")
     for i, buffer in enumerate(value):
@@ -197,7 +197,7 @@ class _ChunkReader:
         self.buffers = {name: (b, table.shape[1]) for b, (name, table) in enumerate(sizes.items())}
 
     def chunk(self, key: str, value: Any) -> tuple[int, int, int]:
-        """Return the rank, the number of the buffer, and the chunk."""
+        """Return the rank, the number of the buffer and the chunk that a reference in JSON names."""
         if not isinstance(value, list) or len(value) != 3:
             _refuse(key, show(value), "[rank, buffer, chunk]")
         rank, name, chunk = value
@@ -208,7 +208,7 @@ class _ChunkReader:
         return rank, buffer, _whole(f"{key}[2]", chunk, 0, chunks - 1)
 
     def transfer(self, key: str, value: Any) -> tuple:
-        """Return a transfer as a row of `TRANSFER`."""
+        """Return a transfer, an object in JSON, as a row of the table of transfers (`TRANSFER`)."""
         _keys(key, value, ("round", "src", "dst"), ("count", "reduce", "switch"))
         round_ = _whole(f"{key}.round", value["round"], 0, _INT32)
         src, *source = self.chunk(f"{key}.src", value["src"])
@@ -221,7 +221,7 @@ class _ChunkReader:
         return round_, src, dst, *source, *target, count, reduce, switch
 
     def held(self, key: str, value: Any) -> Holdings:
-        """Return the contents that `pre` or `post` lists."""
+        """Return initial or final contents of chunks, a list in JSON, by (rank, buffer, chunk)."""
         held: Holdings = {}
         for i, entry in enumerate(_list(key, value)):
             where = f"{key}[{i}]"

@@ -31,11 +31,12 @@ def proved(
     passing: tuple[str, np.ndarray] | None = None,
     msccl: MscclOrigin | None = None,
 ) -> Schedule:
-    """Return the verified schedule of a file's transfers, to which rounds and conditions are added.
+    """Return the schedule of a file's transfers, after verifying it.
 
-    ``rows`` are the transfers in an order in which they may run. There are as few rounds of communication as
-    data dependencies allow; transfers within GPUs follow at once. ``passing``: name of a further buffer, and
-    whether each GPU has each of its chunks (bool).
+    ``rows`` are the transfers in an order in which they may run. Their rounds are computed: as few rounds of
+    communication as data dependencies allow; transfers within GPUs follow at once. Initial and final contents
+    follow from ``arrays``. ``passing``: name of a further buffer, and whether each GPU has each of its chunks
+    (bool).
     """
     buffers = buffer_map(arrays)
     names, tables = buffers.names, buffers.present
@@ -56,7 +57,10 @@ def proved(
 
 
 def straight(rows: list[Row], passing: int) -> list[Row]:
-    """Let data that are read once bypass buffer ``passing``, unless their source is overwritten before."""
+    """Replace transfers into the buffer ``passing`` and out of it by direct ones; return the new ``rows``.
+
+    Only data that are read once go directly, and only if their source is not overwritten before that read.
+    """
     uses: dict[ChunkAt, tuple[list[int], list[int]]] = defaultdict(lambda: ([], []))  # readers, writers
     for number, (src, dst, count, *_) in enumerate(rows):
         for at, which in ((src, 0), (dst, 1)):
@@ -77,9 +81,10 @@ def straight(rows: list[Row], passing: int) -> list[Row]:
 
 
 def written(schedule: Schedule, instances: int, runtime: str) -> tuple[CollectiveArrays, np.ndarray]:
-    """Verify a schedule, and return its arrays and moves (`MOVE`) with each chunk divided into ``instances``.
+    """Verify a schedule; return its arrays, and its transfers between input, output and scratch (`MOVE`).
 
-    `InputError` if the chunks in use differ in size, which ``runtime`` does not allow.
+    Each chunk is divided into ``instances`` parts, which are moved by separate transfers. `InputError` if the
+    chunks in use differ in size, which ``runtime`` does not allow.
     """
     verify(schedule)
     performed = operation(schedule)
@@ -95,7 +100,7 @@ def written(schedule: Schedule, instances: int, runtime: str) -> tuple[Collectiv
 
 
 def _check_sizes(schedule: Schedule, collective: str, runtime: str) -> None:
-    """Refuse chunks in use that differ in size, and empty chunks of a named collective."""
+    """Raise `InputError` if chunks in use differ in size, or a named collective has empty chunks."""
     m = single_moves(schedule)
     flat = np.concatenate([s.ravel() for s in schedule.sizes])
     used = [flat[m.src], flat[m.dst]]
@@ -113,10 +118,11 @@ def _check_sizes(schedule: Schedule, collective: str, runtime: str) -> None:
 
 
 def _buffers(schedule: Schedule, collective: str) -> tuple[np.ndarray, np.ndarray, list[int], bool]:
-    """Return how the buffers of a schedule are put into the input (0), output (1) and scratch (2) of a file.
+    """Assign each buffer of a schedule to the input (0), the output (1) or the scratch (2) of a file.
 
-    For each buffer of the schedule: the buffer of the file, and the chunk there at which it begins. Then the
-    number of chunks of input, output and scratch, and whether input and output are the same (in place).
+    Return, for each buffer of the schedule, the buffer of the file and the chunk there at which it begins;
+    then the number of chunks of input, output and scratch, and whether input and output are the same (in
+    place).
     """
     begins = {b for _, b, _ in schedule.pre}
     ends = {b for _, b, _ in schedule.post}
@@ -139,7 +145,11 @@ def _buffers(schedule: Schedule, collective: str) -> tuple[np.ndarray, np.ndarra
 
 
 def _moves(schedule: Schedule, letters: np.ndarray, shifts: np.ndarray, instances: int) -> np.ndarray:
-    """Return the transfers as `MOVE` rows by round, consecutive chunks joined, divided into instances."""
+    """Return the transfers of a schedule as `MOVE` rows, between input (0), output (1) and scratch (2).
+
+    Rows are sorted by round. Transfers of consecutive chunks are joined, and each is then divided into
+    ``instances`` parts. Buffer b of the schedule begins at chunk ``shifts[b]`` of buffer ``letters[b]``.
+    """
     t = schedule.transfers
     moves = np.zeros(t.size, MOVE)
     for key in TRANSFER.names or ():

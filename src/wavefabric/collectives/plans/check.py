@@ -101,7 +101,7 @@ class _ClockState:
         self.begun = [[0] * len(ranks) for _ in ranks]
 
     def do(self, step: _Step) -> None:
-        """Replay a step; the step of a caller writes all buffers of its rank."""
+        """Replay a step and check its accesses; the step of a rank's caller writes all of its buffers."""
         rank, does, clock = step.rank, step.does, self.clocks[step.rank]
         if isinstance(does, Move):
             clock.move += 1
@@ -155,7 +155,7 @@ def check_values(plan: ExecutionPlan) -> None:
     sums: dict[tuple[int, ...], int] = {}
 
     def total(values: dict[int, int], keys: Sequence[int], at_once: bool = False) -> int:
-        """Return a number for the sum of the values at ``keys``; equal sums have equal numbers.
+        """Return a number that identifies the sum of the values at ``keys``: equal sums have equal numbers.
 
         Values are added in this order, or with ``at_once`` by a switch, in no particular order.
         """

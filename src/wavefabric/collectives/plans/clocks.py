@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 
 class Access(NamedTuple):
-    """An access by an actor, at a time of that actor's clock, in a move identified by ``move``."""
+    """A memory access by an actor (a rank or thread block) at a time of its clock, as part of a ``move``."""
 
     actor: int
     time: int
@@ -42,11 +42,11 @@ class Clock:
         self.times = [int(other == actor) for other in range(actors)]
 
     def barrier(self) -> None:
-        """Advance the time of the actor, all of whose threads meet."""
+        """Advance the actor's own time by one: all its threads meet, so its earlier accesses are done."""
         self.times[self.actor] += 1
 
     def told(self) -> list[int]:
-        """Return the clock that others learn: everything is done except accesses since the last barrier."""
+        """Return the clock to be sent with a signal, without accesses since the actor's last barrier."""
         return [time - (actor == self.actor) for actor, time in enumerate(self.times)]
 
     def learn(self, told: list[int]) -> None:

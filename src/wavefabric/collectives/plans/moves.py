@@ -43,9 +43,9 @@ class Piece(NamedTuple):
 class StagingBuffer(NamedTuple):
     """Memory at ``rank`` for ``size`` elements that ``sender`` writes.
 
-    Within a vector of 16 bytes the buffer is aligned like element ``first`` of one of the schedule's buffers.
-    As a rule that is where the data are then added or copied. If instead they stay, and are read from the
-    staging buffer, it is where they come from.
+    Within a vector of 16 bytes it is aligned like element ``first`` of a buffer of the schedule: as a rule
+    the element to which the data are then added or copied. If they are read from the staging buffer instead,
+    it is the element from which they come.
     """
 
     rank: int
@@ -130,7 +130,7 @@ def moves(schedule: Schedule, packets: bool) -> tuple[list[Move], list[StagingBu
 
 
 def _operations(schedule: Schedule, parts: list[Piece]) -> dict[int, list[Move]]:
-    """Return the moves that replace the pieces of switch operations, by index of the piece.
+    """Return a dictionary from each piece of a switch operation, by index, to the moves that replace it.
 
     All pieces of a multicast with the same source, or of a sum with the same target, become one move. The
     first of these pieces has it; the others have an empty list.
@@ -200,7 +200,7 @@ def pieces(schedule: Schedule) -> list[Piece]:
 
 
 def _read_once(schedule: Schedule, parts: list[Piece]) -> set[int]:
-    """Return the numbers of pieces whose value at the target is read once, and not needed at the end.
+    """Return the pieces, by index, whose data are read only once after they arrive, and not kept at the end.
 
     Scratch buffers of a schedule, where data wait to be added, hold such pieces.
     """
@@ -241,7 +241,7 @@ def joined(moves: list[Move]) -> list[Move]:
     copied: dict[tuple[int, int], int] = {}  # (key, level) → last move that copies the key
 
     def forget(targets: tuple[Address, ...]) -> None:
-        """Exclude from merging the moves that wrote ``targets`` or read them: they are overwritten now."""
+        """Exclude from merging all moves that wrote or read ``targets``, which are overwritten now."""
         for address in targets:
             for key in (*made_of.pop(address.key, ()), address.key):
                 written.pop(key, None)
@@ -275,8 +275,8 @@ def joined(moves: list[Move]) -> list[Move]:
 def _together(before: list[Move | None], move: Move, writes: set[tuple[int, int]]) -> tuple[int, Move] | None:
     """Merge a move with an earlier move that wrote one of its sources; None if that is not possible.
 
-    Returns the index of that source, and the merged move. ``before``: for each source the move that wrote it,
-    or None. ``writes``: (key, level) of every target of any move.
+    Return the index of that source, and the merged move. ``before``: for each source the move that wrote it,
+    or None. ``writes``: (key of the address, level) of every target of any move.
     """
     first, *others = (each if each and _may_wait(each, move, writes) else None for each in before)
     if move.switched:

@@ -22,7 +22,7 @@ class Signal:
 
 @dataclass(frozen=True)
 class Wait:
-    """Waits until each rank has sent a number of signals: (rank, signals of this call), …."""
+    """Waits until other ranks have sent signals in this call: (rank, how many of its signals), …."""
 
     signals: tuple[tuple[int, int], ...]
 
@@ -34,7 +34,7 @@ class Barrier:
 
 @dataclass
 class _Step:
-    """Moves of one rank that one signal announces; the first and the last step of a rank have no moves."""
+    """Moves of one rank that one signal announces to others; a rank's first and last step have no moves."""
 
     rank: int
     moves: list[Move] = field(default_factory=list)
@@ -60,9 +60,11 @@ class _Accesses:
 def ordered(
     moves: list[Move], staging: Sequence[StagingBuffer], ranks: int, packets: bool, slots: int | None
 ):
-    """Return the instructions of each rank, the signals per call by pair of ranks, and the number of slots.
+    """Return the instructions of each rank: its moves, with the signals, waits and barriers that order them.
 
-    Staging buffers have ``slots`` slots; by default one if that makes no rank wait, else two.
+    Also return a dictionary from (sender, receiver) to the number of signals per call, and the number of
+    slots. Staging buffers have ``slots`` slots, used in turn by consecutive calls; by default one if that
+    makes no rank wait, else two.
     """
     if slots != 2 and not packets:
         made = _Order(moves, staging, ranks, packets, 1)
@@ -74,7 +76,10 @@ def ordered(
 
 
 def _steps(moves: list[Move]) -> Iterator[_Step]:
-    """Group moves by rank, level and phase into steps: one signal after several puts covers them all."""
+    """Group moves into steps, after each of which a rank sends at most one signal to each other rank.
+
+    A step has moves of one rank, level and phase, none of which accesses what another one writes.
+    """
 
     def like(move: Move) -> tuple:
         return move.level, move.phase, move.rank
@@ -93,7 +98,10 @@ def _steps(moves: list[Move]) -> Iterator[_Step]:
 
 
 class _Order:
-    """Orders all moves; senders of staging buffers ``late`` wait until the receiver has begun the call."""
+    """Orders all moves by signals and waits between ranks, and barriers within a rank.
+
+    The senders of the staging buffers ``late`` wait until the receiver has begun the call.
+    """
 
     def __init__(
         self,
@@ -161,7 +169,7 @@ class _Order:
             self._done(step)
 
     def late(self) -> set[int]:
-        """Return the staging buffers that their senders, when done, do not know to have been read."""
+        """Return the numbers of staging buffers whose senders do not learn in a call that they were read."""
         result = set()
         for number, staging_buffer in enumerate(self._staging):
             reads = self._accesses[-1 - number].read
@@ -190,7 +198,7 @@ class _Order:
         steps.append(step)
 
     def instructions(self):
-        """Return the instructions of each rank and the signals by pair of ranks, as `ordered` does."""
+        """Return each rank's instructions, and a dictionary from (sender, receiver) to signals per call."""
         count: Counter[tuple[int, int]] = Counter()
         number: dict[tuple[int, int, int], int] = {}  # (from, step, to) → number of the signal
         for rank, steps in enumerate(self._steps):

@@ -24,7 +24,7 @@ class ExecutionPlan:
     A kernel runs in blocks. Each block has a slice of every piece and separate signals, and executes all
     instructions of its rank in order; blocks never wait for one another. Packets are 16 bytes, 8 of them
     data, and are always written to staging buffers, of which there are ``slots`` copies, used in turn by
-    consecutive calls. ``signals``: how often the first rank of a pair signals the second per call.
+    consecutive calls. ``signals``: from (sender, receiver) to the number of signals per call.
     """
 
     schedule: Schedule
@@ -41,7 +41,7 @@ class ExecutionPlan:
 
     @property
     def packets(self) -> bool:
-        """Whether staging buffers are packets."""
+        """Whether staging buffers receive packets, whose flags tell that they have come, not plain data."""
         return self.protocol == "packets"
 
 
@@ -53,9 +53,10 @@ def protocols_for(schedule: Schedule) -> tuple[str, ...]:
 def compile_plan(schedule: Schedule, protocol: str = "signals", slots: int | None = None) -> ExecutionPlan:
     """Compile a schedule that `verify` accepts, to the same plan on all ranks; sums keep their order.
 
-    With one of ``slots`` a sender may have to wait until the receiver has begun the call; the default is one
-    if no sender has to, else two. Packets need two. `InputError` for a protocol (of `PROTOCOLS`) or slots
-    that are not allowed, more than `MOST_RANKS` ranks, or numbers of the schedule that do not fit together.
+    Staging buffers have ``slots`` slots, used in turn by consecutive calls. With one slot a sender may have
+    to wait until the receiver has begun the call; the default is one if no sender has to, else two. Packets
+    need two. `InputError` for a protocol (of `PROTOCOLS`) or slots that are not allowed, more than
+    `MOST_RANKS` ranks, or numbers of the schedule that do not fit together.
 
     Examples
     --------

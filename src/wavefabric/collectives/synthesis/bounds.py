@@ -22,11 +22,12 @@ _WORK = 3_000_000
 
 
 def circuit_bound(demand: Demand, at_once: int) -> Bound:
-    """Return the rounds needed with ``at_once`` lasers and photodiodes per rank, whatever the routes.
+    """Return a lower bound on rounds, and its reason, from the lasers and photodiodes of each rank.
 
-    The result is the largest of four bounds: chunks that a rank receives; chunks that only one rank has;
-    growth of one chunk by at most a factor 1 + ``at_once`` per round (⌈log_{1+L} N⌉ for a broadcast, with L =
-    ``at_once``); and growth of all chunks together.
+    A rank has ``at_once`` of both; routes do not matter. The result is the largest of four bounds: chunks
+    that a rank receives; chunks that only one rank has; growth of one chunk by at most a factor 1 +
+    ``at_once`` per round (⌈log_{1+L} N⌉ for a broadcast, with L = ``at_once``); and growth of all chunks
+    together.
     """
     bounds = [NOTHING]
     received = Counter(rank for chunk in demand.chunks for rank in chunk.need)
@@ -46,7 +47,7 @@ def circuit_bound(demand: Demand, at_once: int) -> Bound:
 
 
 def _growth_of_all(demand: Demand, at_once: int) -> Bound:
-    """Return the bound from the growing number of ranks that have chunks, and so can send.
+    """Return a lower bound on rounds, and its reason: at first few ranks have chunks, and so can send.
 
     Per round a rank sends, or receives, at most ``at_once`` chunks. Only ranks that have chunks send, and
     only ranks that need chunks receive.
@@ -64,7 +65,7 @@ def _growth_of_all(demand: Demand, at_once: int) -> Bound:
 def cut_bound(
     demand: Demand, links: Links, *, shared: bool = False, until: float = math.inf, sets: Sequence[int] = ()
 ) -> Bound:
-    """Return the rounds needed because chunks must cross the links into a set of ranks.
+    """Return a lower bound on rounds, and its reason: chunks must cross the links into a set of ranks.
 
     With ``shared`` the two directions of an edge share the capacity. ``sets``: further sets of ranks to try,
     as bit masks. The result is the best bound found by ``until``, a time of `deadline.now`.
@@ -94,7 +95,10 @@ def cut_bound(
 
 
 def link_bounds(demand: Demand, links: Links, until: float) -> tuple[Bound, Bound]:
-    """Return bounds found by ``until``: on steps, from distances; on rounds, from cuts and total capacity."""
+    """Return two lower bounds: on steps, from distances; on rounds, from cuts and total capacity.
+
+    Each has its reason. Both are the best found by ``until``, a time of `deadline.now`.
+    """
     hops = distances(demand.ranks, links.usable)
     farthest = NOTHING
     for need, hop, _ in _distances_to_need(demand, hops, until):
@@ -108,7 +112,7 @@ def link_bounds(demand: Demand, links: Links, until: float) -> tuple[Bound, Boun
 
 
 def link_bound(demand: Demand, links: Links, hops: np.ndarray, until: float = math.inf) -> Bound:
-    """Return the rounds needed because of the total capacity of all links; see `link_uses`."""
+    """Return a lower bound on rounds, and its reason, from the capacity of all links; see `link_uses`."""
     uses = link_uses(demand, hops, until)
     if uses >= FAR * FAR:
         return UNREACHABLE, "some rank is not linked to what it needs"
@@ -118,10 +122,11 @@ def link_bound(demand: Demand, links: Links, hops: np.ndarray, until: float = ma
 
 
 def link_uses(demand: Demand, hops: np.ndarray, until: float = math.inf) -> int:
-    """Return a lower bound on the moves of chunks over links; `FAR` squared if a rank cannot be reached.
+    """Return a lower bound on how many times chunks cross links; `FAR` squared if a rank cannot be reached.
 
     A chunk crosses one link into each rank that needs it. To reach distant ranks it also crosses one link for
     each distance from its holders at which no rank needs it. Chunks not examined by ``until`` are left out.
+    ``hops``: the distance from each rank to each other.
     """
     uses = 0
     for need, hop, count in _distances_to_need(demand, hops, until):
@@ -183,7 +188,10 @@ def _together(cut: dict[Edge, int], links: Links) -> int:
 
 
 def _cuts(links: Links, chunks: int) -> Iterator[int]:
-    """Yield sets of ranks as bit masks: all if ranks are few; else growing neighbourhoods of each rank."""
+    """Yield the sets of ranks, as bit masks, for which `cut_bound` counts the chunks that must enter.
+
+    Of up to 8 ranks these are all sets; else growing neighbourhoods of each rank, and their complements.
+    """
     ranks, everybody = links.ranks, (1 << links.ranks) - 1
     if ranks <= 8:
         yield from range(1, everybody)

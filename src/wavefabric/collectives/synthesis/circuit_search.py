@@ -128,13 +128,13 @@ class CircuitSearch(Search):
 def circuit_variables(
     model: Model, net: RoutedNetwork, circuits: Mapping[Circuits, int | list[int]], counted: bool = False
 ) -> CircuitVariables:
-    """Add variables for the circuits of each round to a model, with their constraints; return them.
+    """Add variables and constraints for the circuits of each round to a model; return the variables.
 
-    The result has, by (s, d, r), a variable z for each route i and wavelength λ on which a circuit can go
-    from s to d in round r. ``circuits`` has, by (s, d, r), the number of these circuits, or the variables y
-    of the chunks c that they carry: Σ_c y = Σ_{i,λ} z. Constraints of docs/synthesis.md: a laser (4) and a
-    photodiode (5) are used at most once per round, a wavelength on an edge at most W times (6). Circuits of
-    one pair are interchangeable: any of them may carry any chunk.
+    The result is from (s, d, r), that is source, destination and round, to a list of pairs: a variable z, and
+    the wavelength λ and the route i of the circuits that it counts. ``circuits`` has, by (s, d, r), the
+    number of circuits, or the variables y of the chunks c that they carry: Σ_c y = Σ_{i,λ} z. Constraints of
+    docs/synthesis.md: a laser (4) and a photodiode (5) are used at most once per round, a wavelength on an
+    edge at most W times (6). Circuits of one pair are interchangeable: any of them may carry any chunk.
 
     With ``counted`` wavelengths are not distinguished: per round at most `at_once` circuits leave and reach a
     rank, and W L are on an edge (L lasers). If waveguides never run out this relaxation is exact (Kőnig).
@@ -179,7 +179,10 @@ def _chosen(z: CircuitVariables, values: np.ndarray) -> dict[Circuits, list[Ligh
 def _with_wavelengths(
     net: RoutedNetwork, moves: list[Move], paths: dict[Circuits, list[Lightpath]], solver: str, until: float
 ) -> Solution | None:
-    """Assign wavelengths, round by round, to circuits that the model only counted; None if not possible."""
+    """Assign wavelengths, round by round, to circuits found without wavelengths; None if not possible.
+
+    ``paths``: lightpaths by (source, destination, round), of which only the routes are used.
+    """
     of_round: dict[int, dict[Move, Wanted]] = defaultdict(dict)
     for r, number, s, d in moves:
         of_round[r][r, number, s, d] = s, d, paths[s, d, r].pop()[1] if paths.get((s, d, r)) else None

@@ -37,7 +37,10 @@ def check(at: float) -> None:
 
 
 def fraction(until: float, part: float, most: float = math.inf) -> float:
-    """Return when the fraction ``part`` of the time to ``until`` is over; at most ``most`` s from now."""
+    """Return the time at which the fraction ``part`` of the time from now to ``until`` is over.
+
+    It is at most ``most`` s from now.
+    """
     begun = now()
     return begun + (most if math.isinf(until) else min(most, (until - begun) * part))
 

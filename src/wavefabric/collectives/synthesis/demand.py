@@ -106,7 +106,11 @@ def _origins(need: dict[int, list[tuple[Location, int]]]) -> set[int]:
 
 
 def _sum_ranks(item: int, have: dict, need: dict) -> list[int]:
-    """Return the ranks that need a sum; `InputError` unless it is complete and replaces each rank's term."""
+    """Return the ranks that need the sum of an item; `InputError` unless the sum is complete.
+
+    It must have each contribution once, and replace the term of each rank that needs it. ``have``: from each
+    rank with a term to (location, contributions). ``need``: from each rank that needs the sum to such pairs.
+    """
     total = 0
     for _, origins in have.values():
         ensure(not total & origins, "layout", f"item {item} counts a rank twice", "each contribution once")

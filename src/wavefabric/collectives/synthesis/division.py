@@ -30,11 +30,11 @@ _SECONDS, _GAP = 5.0, 1e-3
 
 @dataclass(frozen=True)
 class Division:
-    """Divides links among pairs of ranks: ``carried`` trees from rank a to rank b, shape (ranks, ranks).
+    """Says how many spanning trees each pair of ranks carries, so that shared links are used fully.
 
-    Each root has ``trees`` trees per unit of its weight. A root sends one chunk per unit of weight, divided
-    among its trees, and links carry the chunks of all roots in ``rounds`` rounds; no trees over these links,
-    however many, take fewer than ``least``.
+    ``carried``: trees from rank a to rank b, shape (ranks, ranks). Each root has ``trees`` trees per unit of
+    its weight. A root sends one chunk per unit of weight, divided among its trees, and links carry the chunks
+    of all roots in ``rounds`` rounds; no trees over these links, however many, take fewer than ``least``.
     """
 
     carried: np.ndarray
@@ -44,11 +44,11 @@ class Division:
 
 
 def divide(links: Links, weights: np.ndarray, until: float = inf) -> Division | None:
-    """Return the division of ``links`` with the shortest time for roots with whole-numbered ``weights``.
+    """Divide links among pairs of ranks, for spanning trees from each root that take the shortest time.
 
-    Roots get the fewest trees, up to 64 per unit of weight, that reach the shortest time, else 8. None if
-    links do not connect the ranks, or no whole-numbered division was found. `OutOfTime` after ``until``, a
-    time of `deadline.now`.
+    ``weights``: chunks that each rank sends as a root, whole numbers. Roots get the fewest trees, up to 64
+    per unit of weight, that reach the shortest time, else 8. None if links do not connect the ranks, or no
+    division into whole trees was found. `OutOfTime` after ``until``, a time of `deadline.now`.
     """
     program = _Program(links, weights, until)
     best = program.fastest()
@@ -69,10 +69,12 @@ def _is_whole(loads: np.ndarray) -> bool:
 
 
 class _Program:
-    """The linear program over the loads of pairs, with the sets of ranks whose constraints are known so far.
+    """The linear program for the loads of pairs of ranks: every set of ranks must send out enough chunks.
 
-    A load is the number of chunks that a pair carries while every root sends its weight. A resource is a
-    pair, or a group of pairs, with a capacity. Times are in rounds of ``unit`` chunks, the largest capacity.
+    A load is the number of chunks that a pair carries while every root sends as many chunks as its weight.
+    Sets of ranks are added when a solution violates their constraints. A resource is a pair, or a group of
+    pairs, with a capacity. Unit of time: what the largest capacity, ``unit`` chunks per round, takes for a
+    chunk.
     """
 
     def __init__(self, links: Links, weights: np.ndarray, until: float):
@@ -101,23 +103,23 @@ class _Program:
             self._add(~single)
 
     def rounds(self, carried: np.ndarray) -> Fraction:
-        """Return the rounds in which the links carry ``carried`` chunks of each pair."""
+        """Return the rounds that links need if pair i of ranks carries ``carried[i]`` chunks."""
         used = np.rint(self._use @ carried).astype(np.int64).tolist()
         return max(Fraction(chunks, most) for chunks, most in zip(used, self._capacities, strict=True))
 
     def fastest(self) -> tuple[np.ndarray, float] | None:
-        """Return the loads with the shortest time, and this time; None if links do not connect the ranks."""
+        """Return loads of pairs with the shortest time, and the time; None if links do not join the ranks."""
         return self._minimise(1.0)
 
     def even(self, time: float) -> np.ndarray:
-        """Return loads that take ``time`` with the smallest possible largest load: trees stay shallow."""
+        """Return loads of pairs that take ``time``, with the smallest largest load: trees stay shallow."""
         result = self._minimise(1.0, time)
         if result is None:  # only by round-off
             raise OutOfTime
         return result[0]
 
     def whole(self, loads: np.ndarray, trees: int) -> np.ndarray | None:
-        """Return whole numbers of trees per pair near ``trees`` × ``loads``, or None if none was found."""
+        """Return how many trees each pair carries, whole numbers near ``trees`` × ``loads``; else None."""
         low, high = np.floor(trees * loads + _WHOLE), np.ceil(trees * loads - _WHOLE)
         for slack in (0, 1, 3):
             near = np.maximum(low - slack, 0), high + slack
@@ -128,10 +130,11 @@ class _Program:
     def _minimise(
         self, amount: float, time: float | None = None, near: tuple[np.ndarray, np.ndarray] | None = None
     ) -> tuple[np.ndarray, float] | None:
-        """Minimise the time in which roots send ``amount`` × weight, or given ``time`` the largest load.
+        """Find loads of pairs with the shortest time; given ``time``, those with the smallest largest load.
 
-        With ``near`` loads are whole numbers between these limits. Return loads and minimum; None if there
-        is no solution, or no whole-numbered one within `_SECONDS`.
+        Return the loads and the minimum; None if there is no solution, or none in whole numbers within
+        `_SECONDS`. Roots send ``amount`` × weight. ``near``: lower and upper limits of the loads, which are
+        then whole numbers.
         """
         count, resources = len(self.pairs), len(self._limits)
         goal = np.r_[np.full(count, _ROUND_OFF if time is None else 1e-7), 1.0]
@@ -169,7 +172,7 @@ class _Program:
                 return loads, float(result.x[-1])
 
     def _add(self, ranks: np.ndarray) -> bool:
-        """Add the constraint of a set of ranks (mask); False if it is known, or always satisfied."""
+        """Require links out of a set of ranks to carry its chunks; False if this is known or always true."""
         key = ranks.tobytes()
         if key in self._sets or ranks.all() or not self._weights[ranks].any():
             return False
@@ -177,9 +180,10 @@ class _Program:
         return True
 
     def _add_violated(self, loads: np.ndarray, amount: float, scale: float, missing: float) -> bool:
-        """Add the sets of ranks out of which ``loads`` carry too little; return whether there is any.
+        """Add the constraints of sets of ranks out of which ``loads`` carry too little.
 
-        Flows are computed in whole numbers, loads × ``scale``; they may lack the fraction ``missing``.
+        Return whether any is new. Such sets are minimum cuts of flows from all roots to a rank. Flows are
+        computed in whole numbers, loads × ``scale``; they may lack the fraction ``missing``.
         """
         n, table = self._ranks, np.zeros((self._ranks + 1, self._ranks + 1), np.int32)
         table[self.pairs[:, 0], self.pairs[:, 1]] = np.floor(loads * scale + 1e-3)

@@ -30,7 +30,7 @@ from wavefabric.collectives.synthesis.write import ScheduleWriter
 class EqualTrees:
     """A group of ``count`` equal trees, from number ``first`` on, of the ``all`` spanning trees of ``root``.
 
-    ``reached``: parent and depth, in these trees, of each rank that they reach.
+    ``reached``: from each rank that these trees reach to its parent and its depth.
     """
 
     root: int
@@ -49,11 +49,12 @@ def forests(
 ) -> list[Forest]:
     """Return a forest for the sums of ``layout`` and one for the copies; one alone if it serves both.
 
-    A root of c chunks gets ``trees`` c/g trees, where g is the greatest common divisor of all c. Pairs of
-    ranks get whole trees in turn, and links carry a forest in the fewest rounds for which these suffice;
-    with ``trees`` None `divide` finds the numbers, and the time is the shortest of any trees. A forest is
-    empty if its time exceeds ``most``. `OutOfTime` after ``until``; `InputError` if chunks go to some ranks
-    only, or links do not connect all ranks.
+    A forest has spanning trees from every root, and the time that links take for it. A root of c chunks gets
+    ``trees`` c/g trees, where g is the greatest common divisor of all c. Pairs of ranks get whole trees in
+    turn, and links carry a forest in the fewest rounds for which these suffice; with ``trees`` None `divide`
+    finds the numbers, and the time is the shortest of any trees. A forest is empty if its time exceeds
+    ``most``. `OutOfTime` after ``until``; `InputError` if chunks go to some ranks only, or links do not
+    connect all ranks.
     """
     todo, stop, back = task(layout), Deadline(until, 1), links.reversed()
     mirrored = back.capacity == links.capacity and {*back.groups} == {*links.groups}
@@ -62,7 +63,7 @@ def forests(
 
 
 def forest_schedule(layout: Layout, made: list[Forest]) -> Schedule:
-    """Return the verified schedule of ``layout`` over ``made``: its `forests`, for any number of pieces."""
+    """Return the verified schedule of ``layout``, for any number of pieces, over its `forests` ``made``."""
     todo = task(layout)
     writer = ScheduleWriter(todo)
     if todo.sums is not None:
@@ -93,7 +94,11 @@ def _forest(demand: Demand, links: Links, trees: int | None, stop: Deadline, mos
 def _even_division(
     links: Links, wanted: np.ndarray, trees: int, stop: Deadline
 ) -> tuple[Fraction, np.ndarray]:
-    """Return the fewest rounds in which pairs served in turn carry the trees, and how many each carries."""
+    """Divide links among pairs of ranks in turn; return the rounds needed, and the trees of each pair.
+
+    The rounds are the fewest in which the pairs carry ``wanted[r]`` spanning trees from each root r. The
+    table has how many trees rank a sends to rank b: shape (ranks, ranks).
+    """
     n = links.ranks
     routes = {e: [i for i, (group, _) in enumerate(links.groups) if e in group] for e in links.usable}
     capacities = {*links.capacity.values(), *(most for _, most in links.groups)} - {0} or {1}
@@ -115,12 +120,19 @@ def _even_division(
 
 
 def _strides(ranks: int) -> list[int]:
-    """Return all distances in rank number: first to the same local rank of other nodes, then to others."""
+    """Return all distances between rank numbers, in the order in which pairs of ranks get links.
+
+    First those with the largest common divisor with ``ranks``: to the same local rank of other nodes.
+    """
     return sorted(range(1, ranks), key=lambda ahead: (-gcd(ahead, ranks), ahead))
 
 
 def _divide(rounds: Fraction, links: Links, routes: dict[Edge, list[int]], most: int) -> np.ndarray:
-    """Return how many trees, up to ``most``, each pair carries, (ranks, ranks): dealt out in turn."""
+    """Return how many trees each pair of ranks carries if links work for ``rounds``: shape (ranks, ranks).
+
+    Pairs get one tree after another in turn, each up to ``most``, while their links have capacity left.
+    ``routes``: from each pair to the groups of links that it uses.
+    """
     n, up, down = links.ranks, *rounds.as_integer_ratio()
     sent, left = np.zeros((n, n), np.int32), [chunks * up // down for _, chunks in links.groups]
     able = [(r, (r + ahead) % n) for ahead in _strides(n) for r in range(n)]
@@ -137,7 +149,10 @@ def _divide(rounds: Fraction, links: Links, routes: dict[Edge, list[int]], most:
 
 
 def _pack(carried: np.ndarray, wanted: np.ndarray, stop: Deadline) -> list[EqualTrees]:
-    """Return edge-disjoint spanning trees, ``wanted[r]`` from root r, by level (Bérczi & Frank 2010)."""
+    """Divide the trees that pairs of ranks carry into spanning trees, ``wanted[r]`` from each root r.
+
+    ``carried``: how many trees each pair carries. Trees grow by depth (Bérczi & Frank 2010).
+    """
     n, left = len(carried), carried.copy()
     trees = [EqualTrees(r, int(wanted[r]), 0, int(wanted[r]), {r: (r, 0)}) for r in range(n) if wanted[r]]
     direct = (carried + np.diag(wanted) >= wanted[:, None]).all()
@@ -161,10 +176,11 @@ def _pack(carried: np.ndarray, wanted: np.ndarray, stop: Deadline) -> list[Equal
 
 
 def _spare(left: np.ndarray, trees: list[EqualTrees], tree: EqualTrees, x: int, y: int) -> int:
-    """Return how many trees of the group ``tree`` may use edge x → y so that all others can be completed.
+    """Return how many trees of the group ``tree`` may use the edge x → y so that all others can be completed.
 
-    Each other tree is a node, fed by x and linked to the ranks that it reaches: the result is the flow from x
-    to y minus the number of other trees (Edmonds' condition for every set of ranks with y and without x).
+    ``left``: how many more trees each pair carries. Each other tree is a node, fed by x and linked to the
+    ranks that it reaches: the result is the flow from x to y minus the number of other trees (Edmonds'
+    condition for every set of ranks with y and without x).
     """
     n = len(left)
     others = [each for each in trees if each is not tree and len(each.reached) < n]

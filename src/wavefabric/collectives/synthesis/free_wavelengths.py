@@ -64,13 +64,14 @@ class RoutedNetwork:
         return replace(self.network, routes=paths)
 
     def narrow(self, edges: Iterable[int]) -> tuple[int, ...]:
-        """Return ``edges`` without wide edges, in ascending order."""
+        """Return those of ``edges`` whose waveguides can run out (narrow edges), in ascending order."""
         return tuple(sorted(e for e in edges if not self.wide[e]))
 
     def distinct_routes(self, s: int, d: int) -> dict[tuple[int, ...], Route]:
-        """Return the routes of a pair by their narrow edges, which can run out of waveguides.
+        """Return the routes of a pair that differ in narrow edges: edges whose waveguides can run out.
 
-        Of routes that differ only in wide edges, which cannot, just the shortest is returned.
+        The result is a dictionary from narrow edges to the shortest route that has exactly these narrow
+        edges.
         """
         return {self.narrow(route[0]): route for route in reversed(self.routes[s, d])}
 
@@ -95,9 +96,10 @@ class FreeWavelengths:
     def take(
         self, src: int, dst: int, wavelengths: int = -1, route: tuple[int, ...] | None = None
     ) -> Lightpath | None:
-        """Set up a circuit on the first free of ``wavelengths`` (bits); None if all are taken.
+        """Set up a circuit on the first free wavelength; return wavelength and route, or None without one.
 
-        Without ``route`` the circuit may take any route of the pair.
+        ``wavelengths``: bit mask of those allowed, by default all. Without ``route`` it is any route of the
+        pair.
         """
         ends = self.lasers[src] & self.photodiodes[dst] & wavelengths
         if not (ends and self.sends[src] and self.receives[dst]):

@@ -49,7 +49,7 @@ def ring_moves(
 
 
 def _hamiltonian_cycle(ranks: int, pairs: list[Edge]) -> list[int] | None:
-    """Search, up to a limit, for a cycle of all ranks over two-way links; fewest free neighbours first."""
+    """Return the ranks in the order of a cycle over two-way links; None if a limited search finds none."""
     joined = set(pairs)
     near: list[list[int]] = [[] for _ in range(ranks)]
     for a, b in sorted(joined):

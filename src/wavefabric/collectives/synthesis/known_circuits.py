@@ -42,7 +42,10 @@ def direct(demand: Demand, net: RoutedNetwork, seed: int, stop: Deadline) -> Sol
 def _set_up(
     net: RoutedNetwork, circuits: Iterable[tuple[Move, int]], method: str, stop: Deadline
 ) -> Solution | None:
-    """Set up circuits in order, each on the first free of its wavelengths (bits); None if one has none."""
+    """Set up circuits in order, each on its first free wavelength; None if one cannot be set up.
+
+    A circuit is (move of a chunk, bit mask of the allowed wavelengths). ``method``: its name in the solution.
+    """
     free: dict[int, FreeWavelengths] = defaultdict(lambda: FreeWavelengths(net))
     lightpaths: dict[Move, Lightpath] = {}
     for move, wavelengths in circuits:
@@ -119,7 +122,7 @@ def greedy(demand: Demand, net: RoutedNetwork, seed: int, stop: Deadline) -> Sol
 def _greedy_round(
     net: RoutedNetwork, queue: list[int], missing: dict[int, set[int]], holders: list[set[int]], rng, stop
 ) -> dict[tuple[int, int, int], Lightpath]:
-    """Return the lightpaths of a round by (chunk, source, destination).
+    """Return a dictionary from (chunk, source, destination) to the lightpath of each circuit of a round.
 
     Ranks of ``queue`` receive in turn, one chunk each, until no more circuits fit.
     """

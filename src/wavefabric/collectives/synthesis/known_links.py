@@ -96,17 +96,18 @@ def greedy(
 
 
 def open_shop(demand: Demand, links: Links, stop: Deadline) -> list[Move] | None:
-    """Return moves that are the same up to translation for all ranks, on rings, tori, hypercubes; else None.
+    """Return moves in which all ranks do the same, shifted to their position; None if there are none.
 
-    Ranks are numbers of one or more digits, and links and demand depend only on the digitwise difference
-    (Cayley graphs of Abelian groups). Then a difference v is a job: shortest paths of links that sum to v,
-    taken by all ranks at once. As links may be taken in any order, jobs and links are an open shop of unit
-    operations, whose shortest time is the largest load of a link or length of a job: an edge colouring.
+    They exist on rings, tori and hypercubes. Ranks are numbers of one or more digits, and links and demand
+    depend only on the digitwise difference (Cayley graphs of Abelian groups). Then a difference v is a job:
+    shortest paths of links that sum to v, taken by all ranks at once. As links may be taken in any order,
+    jobs and links are an open shop of unit operations, whose shortest time is the largest load of a link or
+    length of a job: an edge colouring.
 
-    The result is the best over all digits that fit. On a k-ary n-cube (a hypercube is a binary one)
-    the steps are as few as links allow if chunks halfway around a ring can go either way evenly. Hypercubes:
-    Johnsson & Ho 1989, doi:10.1109/12.29465; Edelman 1991, J. Parallel Distrib. Comput. 11, 328. Open shops:
-    Gonzalez & Sahni 1976, doi:10.1145/321978.321985.
+    The result is the best over all digits that fit. On a k-ary n-cube (a hypercube is a binary one) the steps
+    are as few as links allow if chunks halfway around a ring can go either way evenly. Hypercubes: Johnsson &
+    Ho 1989, doi:10.1109/12.29465; Edelman 1991, J. Parallel Distrib. Comput. 11, 328. Open shops: Gonzalez &
+    Sahni 1976, doi:10.1145/321978.321985.
     """
     chunks = _direct_chunks(demand)
     n = demand.ranks
@@ -124,7 +125,10 @@ def open_shop(demand: Demand, links: Links, stop: Deadline) -> list[Move] | None
 
 
 def _direct_chunks(demand: Demand) -> dict[Edge, list[int]] | None:
-    """Return the chunks by (source, destination); None if one has several sources or destinations."""
+    """Return a dictionary from (source, destination) to the numbers of the chunks that go this way.
+
+    None if a chunk has several sources or destinations.
+    """
     chunks: dict[Edge, list[int]] = defaultdict(list)
     for number, chunk in enumerate(demand.chunks):
         if chunk.need:
@@ -162,10 +166,11 @@ def _invariant(tables: Iterable[np.ndarray], add: np.ndarray) -> bool:
 def _translated(
     chunks: dict[Edge, list[int]], wanted: np.ndarray, capacity: np.ndarray, add: np.ndarray, stop: Deadline
 ) -> list[Move] | None:
-    """Return the moves of `open_shop` for one division of rank numbers into digits.
+    """Return the moves of `open_shop` for one division of rank numbers into digits; None if impossible.
 
-    ``add[r, v]``: the digitwise sum of r and v. ``chunks``: numbers of chunks by (source, destination).
-    ``wanted``: chunks to be sent for each difference of ranks; ``capacity``: of the link with it.
+    ``add[r, v]``: the digitwise sum of rank r and difference v. ``chunks``: numbers of chunks by (source,
+    destination). ``wanted[v]``: how many chunks each rank sends to the rank at difference v; ``capacity[v]``:
+    of its link to that rank.
     """
     n = len(add)
     links = [int(g) for g in np.flatnonzero(capacity)]
@@ -203,10 +208,11 @@ def _translated(
 def _paths_of_differences(
     jobs: list[int], links: list[int], capacity: np.ndarray, add: np.ndarray, hops: np.ndarray, stop: Deadline
 ) -> dict[int, list[int]]:
-    """Return for each job, a difference of two ranks, the links of a shortest path, which sum to it.
+    """Return a dictionary from each job, by number, to the links of a shortest path.
 
-    Links are differences too. In `_PASSES` passes paths are chosen so that the loads of links are even.
-    ``add[r, g]``: the rank r + g; ``hops``: length of a shortest path for each difference.
+    Job j goes to the rank at the difference ``jobs[j]``. Links are differences too; those of a path sum to
+    that of the job. In `_PASSES` passes paths are chosen so that the loads of links are even. ``add[r, g]``:
+    the rank r + g; ``hops``: length of a shortest path for each difference.
     """
     n = len(add)
     minus = np.empty((n, n), np.int64)  # minus[a, g] + g = a
@@ -268,7 +274,10 @@ def farthest_first(demand: Demand, links: Links, seed: int, stop: Deadline) -> l
 def _routes(
     chunks: dict[Edge, list[int]], links: Links, hops: np.ndarray, seed: int, stop: Deadline
 ) -> dict[int, list[Edge]]:
-    """Return the links on the path of each chunk; ``seed`` sets the order of chunks and of equal links."""
+    """Return a dictionary from each chunk to the links of a shortest path to its destination.
+
+    ``seed`` varies the order of chunks, and the choice between equally short paths.
+    """
     near: dict[int, list[int]] = defaultdict(list)
     for s, d in links.usable:
         near[s].append(d)

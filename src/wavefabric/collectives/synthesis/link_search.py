@@ -72,7 +72,7 @@ class LinkSearch(Search):
         return HalfResult(answer, lower, text, ((rounds, f"feasible: {answer.method}"),))
 
     def _known_exactly(self, steps: int, extra: int, until: float) -> Solution | None:
-        """Return a known solution in ``steps`` steps and ``steps`` + ``extra`` rounds; None if none fits."""
+        """Return a solution of ``steps`` steps and ``extra`` rounds more, found without a solver, or None."""
         even = tuple(1 + extra // steps + (i >= steps - extra % steps) for i in range(steps))
         last = (*(1,) * (steps - 1), 1 + extra)
         stop = clock.Deadline(until)

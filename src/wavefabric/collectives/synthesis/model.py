@@ -102,9 +102,9 @@ class SendVariables:
             self._order(min(chunk.need), received)
 
     def _any_route(self, group: int, chunk: ChunkDemand) -> dict[tuple[int, int], list[int]]:
-        """Add a chunk that may take several paths.
+        """Add the variables and constraints of a chunk that may take several paths.
 
-        Return, by (d, r), the variables that bring the chunk to rank d in round r.
+        Return, by (d, r), the variables that bring the chunk to rank d in round r. ``group``: its number.
         """
         have, need, pairs, hops = chunk.have, chunk.need, self.pairs, self.hops
         if self.forward:
@@ -133,14 +133,21 @@ class SendVariables:
         return received
 
     def _order(self, rank: int, received: list[dict[tuple[int, int], list[int]]]) -> None:
-        """Break symmetry: identical chunks reach ``rank``, which needs them, in numerical order."""
+        """Add constraints that identical chunks reach ``rank``, which needs them, in numerical order.
+
+        They exclude equivalent solutions. ``received``: for each chunk, what `_any_route` returned.
+        """
         for pair in pairwise(received):
             for r in range(self.rounds - 1):
                 early, late = ([c for t in range(r + 1) for c in one.get((rank, t), ())] for one in pair)
                 self.model.row([*early, *late], 0, math.inf, [1] * len(early) + [-1] * len(late))
 
     def _hold(self, received: dict, sends: list[tuple[int, int, int]]) -> None:
-        """Require ranks to have a chunk before they send it; held[s, r]: s has it when round r begins."""
+        """Add constraints that a rank without a chunk sends it only after it has received the chunk.
+
+        ``received``: by (d, r), the variables that bring the chunk to rank d in round r. ``sends``: (rank,
+        round, variable) of each possible send. held[s, r] tells that s has the chunk when round r begins.
+        """
         last: dict[int, int] = {}
         for s, r, _ in sends:
             last[s] = max(r, last.get(s, 0))

@@ -20,7 +20,7 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Solution:
-    """Holds moves in order, the method that found them, and for circuits the lightpath of each move.
+    """Holds moves in order, the method that found them, and for circuits the wavelength and route of each.
 
     ``rounds_of_steps``: for links, the number of rounds of each step; empty if each has one.
     """

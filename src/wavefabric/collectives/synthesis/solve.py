@@ -109,7 +109,7 @@ class _CpSat:
 
 
 def _cp_sat_model(cp_model: Any, model: Model, deadline: float) -> tuple[Any, list[Any]]:
-    """Return ``model`` as a model of CP-SAT, and the variables of CP-SAT in the same order."""
+    """Translate ``model`` for the solver CP-SAT; return the result, and its variables in the same order."""
     stop, copy = clock.Deadline(deadline), cp_model.CpModel()
     limits = list(zip(model.lower, model.upper, strict=True))
     variables = [copy.new_bool_var("") if pair == (0, 1) else copy.new_int_var(*pair, "") for pair in limits]

@@ -167,7 +167,10 @@ class _Run:
         return lambda text: self.say(self.labels[part] + text)
 
     def result(self, halves: list[HalfResult]) -> Synthesis:
-        """Write and verify the schedule of all parts; return the `Synthesis`, which joins their proofs."""
+        """Return the synthesis that ``halves`` make up: its verified schedule, with their proofs joined.
+
+        Halves are the results for sums and for copies; one alone serves as both if they are identical.
+        """
         halves = halves * 2 if len(halves) < len(self.parts) else halves
         writer, sums = ScheduleWriter(self.task), self.task.sums is not None
         circuits: list[Circuit] = []

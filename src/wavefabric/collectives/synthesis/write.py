@@ -33,7 +33,7 @@ class ScheduleWriter:
         self.round = 0
 
     def sums(self, moves: Sequence[Move]) -> list[int]:
-        """Write moves that add; return for each round of moves the round of the schedule in which it begins.
+        """Write moves that add; return, for each round of ``moves``, the schedule's round where it begins.
 
         If a chunk receives several terms in a round, the term of the lowest rank is added on receipt. Others
         go to scratch and are added in later rounds, in rank order, so that the bits do not depend on timing.

@@ -16,7 +16,7 @@ Array = NDArray[np.float64]
 def read_columns(
     path: str | Path, needed: tuple[str, ...], optional: tuple[str, ...] = ()
 ) -> dict[str, np.ndarray]:
-    """Return the numeric columns of a CSV file by their names in the header line; all have the same length.
+    """Read a CSV file; return a dictionary from each name in its header line to that column's numbers.
 
     Lines that start with # are comments. `InputError` if a column of ``needed`` is missing, a column is in
     neither ``needed`` nor ``optional``, or a cell is not a finite number.
@@ -55,7 +55,7 @@ def read_square_matrix(path: str | Path) -> Array:
 
 
 def _cells(path: str | Path) -> list[list[str]]:
-    """Return the cells of the rows that are not empty; InputError if the file is not readable as CSV."""
+    """Return the text of a CSV file's cells, a list per row that is not empty; InputError if not readable."""
     try:
         lines = read_bytes(path).decode("utf-8-sig").splitlines()
         return [row for row in csv.reader(lines) if any(row)]

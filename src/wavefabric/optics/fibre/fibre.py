@@ -24,7 +24,7 @@ MOST_GROUPS = 1000
 
 
 class Labelling(TypedDict, total=False):
-    """Types the keyword arguments that label a `Fibre`; propagation does not use them."""
+    """Types those keyword arguments of a `Fibre` that only describe it; propagation does not use them."""
 
     a_eff: Any
     wavelength: float | str
@@ -150,12 +150,12 @@ class Fibre:
         return {"row": row, "mode": row // 2, "group": group[row // 2]}[self.kappa_of]
 
     def kappa_rows(self) -> Array:
-        """Return κ expanded to single field rows, (2M, 2M); the expanded κ multiplies the powers of rows."""
+        """Return κ for each pair of field rows a, b, (2M, 2M); element ab multiplies the power of row b."""
         index = self.kappa_index()
         return self.kappa[np.ix_(index, index)]
 
     def select_groups(self, groups: int | Iterable[int]) -> "Fibre":
-        """Return the fibre with only the mode groups ``groups`` (a list, or g for 1 to g); β1 is the same."""
+        """Return a fibre of only the mode groups ``groups`` (a list, or g for 1 to g); β1 is unchanged."""
         present, wanted = np.unique(self.groups), group_numbers(groups)
         if absent := [g for g in wanted if g not in present]:
             allowed = f"{present[0]} to {present[-1]}"

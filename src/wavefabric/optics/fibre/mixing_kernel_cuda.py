@@ -16,7 +16,7 @@ class MixingKernels:
             self._functions[np.dtype(dtype)] = module.get_function("mix_rows")
 
     def mix(self, device, field, matrices, starts) -> None:
-        """Multiply n rows of ``field`` from ``starts[k]`` by ``matrices[k]`` (n, n), for each k, in place."""
+        """For each k, multiply n rows of ``field`` from row ``starts[k]`` by ``matrices[k]``, in place."""
         function, samples = self._functions[field.dtype], field.shape[1]
         for start, u in zip(starts, matrices, strict=True):
             lanes = min(8, -(-len(u) // ROWS))

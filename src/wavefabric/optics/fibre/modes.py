@@ -113,7 +113,7 @@ def lp_label(l: int, m: int) -> str:  # noqa: E741
 
 
 def spatial_modes(l, m) -> tuple[NDArray[np.int64], NDArray[np.int64], tuple[str, ...]]:  # noqa: E741
-    """Return, for each spatial mode, index of its LP mode, parity (1 cos, −1 sin, 0 for l = 0) and label."""
+    """Return for each spatial mode its LP mode's index, parity (1 cos, −1 sin, 0 for l = 0) and label."""
     lp = np.repeat(np.arange(len(l)), np.where(l == 0, 1, 2))
     sine = np.append(False, lp[1:] == lp[:-1])
     parity = np.where(l[lp] == 0, 0, np.where(sine, -1, 1))
@@ -248,7 +248,10 @@ def _check_count(excess: Array, ring: Array, wavelength: float) -> None:
 
 
 def extrapolate(profile: Profile, wavelength: float, step: float = STEP) -> Array:
-    """Return the modes' n_eff, Richardson-extrapolated from radial ``step`` and ``step``/2: fourth order."""
+    """Return the modes' n_eff, extrapolated to rings of width zero; the error is of fourth order in ``step``.
+
+    The modes are solved for with rings about ``step`` and ``step``/2 (m) wide (Richardson extrapolation).
+    """
     coarse = solve_modes(profile, wavelength, step)
     fine, _ = solve_mesh(profile, wavelength, step, outer_of(coarse), refine=2)
     rows = fine.rows(coarse.labels)
@@ -311,7 +314,10 @@ def dispersion(profile: Profile, wavelength: float, *, groups=None, step: float 
 
 
 def _taylor_and_error(x: Array, beta: Array, half_span: float) -> tuple[Array, Array]:
-    """Return β0 … β4 and their errors, (P, 5) each, from β at the offsets ``x`` · ``half_span`` in rad/s."""
+    """Fit polynomials to β of each mode; return β0 … β4 and estimates of their errors, (P, 5) each.
+
+    ``beta`` (points, P) holds β at the frequency offsets ``x`` · ``half_span``, in rad/s.
+    """
     base = beta[_POINTS // 2]
     scale = np.array([math.factorial(n) / half_span**n for n in range(5)])
     taylor, coarser = (

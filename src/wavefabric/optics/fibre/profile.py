@@ -219,7 +219,7 @@ class IndexProfile(Profile):
 
 @dataclass(frozen=True)
 class TableProfile(Profile):
-    """Describes an index profile by a table over radius, linearly interpolated; the cladding follows its end.
+    """Describes an index profile by a table over radius, linearly interpolated, with the cladding beyond it.
 
     ``radii`` are in m, from 0, non-decreasing; a radius given twice is a jump. ``indices``, of the same
     length, hold at the design wavelength; only differences to the last value matter, since the index of

@@ -41,7 +41,8 @@ class PowerEvolution:
     def log_gain(self, z: ArrayLike | None = None, frequencies: ArrayLike | None = None) -> Array:
         """Return ln of the Raman power gain of each of G groups at F ``frequencies``: (F, G), or (F, G, Z).
 
-        By default ``frequencies``, in Hz, are those of the channels; any others are those of weak probes.
+        By default ``frequencies``, in Hz, are those of the channels; others are those of weak probes. Z is
+        the number of positions ``z``, if these are an array.
         """
         z = self._positions(z)
         energy = self._energy(z.reshape(-1)).reshape(len(self.frequencies), len(self.overlap), -1)
@@ -149,7 +150,7 @@ def _optical(frequencies: ArrayLike) -> Array:
 
 
 def _by_channel(values: Array, key: str, unit: str, shape: tuple[int, int]) -> Array:
-    """Return ``values`` broadcast over channels and modes, (C, M); InputError if negative or misshapen."""
+    """Expand ``values``, a number, (C,) or (C, M), to C channels and M modes; InputError unless 0 or more."""
     if not (np.all(np.isfinite(values)) and np.min(values, initial=0) >= 0):
         raise InputError(f"{key}: {np.min(values):g} {unit} given; allowed: finite, 0 or more")
     try:
@@ -218,7 +219,7 @@ def raman_tilt(
 
 
 def tilt_bound(fibre: Fibre, frequencies: ArrayLike, powers: Array, length: float, overlap: Array) -> float:
-    """Return an upper bound (dB) of `raman_tilt` in silica: all light acts on one channel at peak gain."""
+    """Return an upper bound (dB) of `raman_tilt`: all light acts on one channel at silica's peak gain."""
     gain, low, high = RamanGain.silica(), float(np.min(frequencies)), float(np.max(frequencies))
     most = gain.efficiency[: np.searchsorted(gain.shift, high - low) + 1].max() * gain.area
     most *= high / (gain.pump_frequency or high) * high / low * overlap.max() * powers.sum()

@@ -51,7 +51,7 @@ class ModeMixing:
 
     @classmethod
     def random(cls, group_modes: Iterable[int], seed: int, span: int = 0) -> "ModeMixing":
-        """Draw Haar-random unitaries for groups of ``group_modes`` modes; seed and span determine them."""
+        """Draw from seed and span a Haar-random unitary for each group; ``group_modes`` are their sizes."""
         philox.check_seed(seed)
         streams = ((int(n), philox.stream(philox.MIXING, span, group)) for group, n in enumerate(group_modes))
         return cls([haar_unitary(2 * n, seed, stream) for n, stream in streams])
@@ -97,7 +97,7 @@ class ModeMixing:
 
 
 def total(mixings: Sequence[ModeMixing]) -> ModeMixing:
-    """Return the combined effect of ``mixings``, which are in the order in which light passes them."""
+    """Return the one mixing that equals all ``mixings`` in turn, in the order in which light passes them."""
     return reduce(lambda done, nxt: nxt @ done, mixings)
 
 
@@ -145,13 +145,15 @@ class RandomCoupling:
         return max(1, math.ceil(length / float(self.correlation_length) - 1e-9))
 
     def block_modes(self, fibre: Fibre) -> list[int]:
-        """Return the number of modes in each block of rows that a random unitary couples fully."""
+        """Return the sizes of the sets of modes that ``within`` couples: mode groups, or single modes."""
         return fibre.group_sizes.tolist() if self.within == "groups" else [1] * fibre.modes
 
     def fibre(self, fibre: Fibre, length: float) -> Fibre:
-        """Return ``fibre`` with the row delays (PMD, delay spread) of the sections of ``length`` m.
+        """Return a copy of ``fibre`` whose field rows have the random coupling's delays (PMD, delay spread).
 
-        InputError if the coupling does not fit the fibre, or if Philox has too few streams for the sections.
+        The length of a section, a part of ``length`` (m), determines the delays. InputError if the coupling
+        does not fit the fibre, or if the generator Philox has too few streams of random numbers for the
+        sections.
         """
         if self.within == "groups" and fibre.kappa_of != "group" and max(fibre.group_sizes) > 1:
             fault = "the fibre's kappa is that of modes which do not couple"
@@ -196,9 +198,10 @@ class RandomCoupling:
 
 @lru_cache(maxsize=4)
 def _between(group_modes: tuple[int, ...], coupled: float) -> Array:
-    """Return the standard deviation of the random coupling of each pair of field rows, (2M, 2M).
+    """Return the standard deviation of each element of a random Hermitian matrix H, (2M, 2M).
 
-    It is 0 except between neighbouring groups. ``coupled`` is h (power coupling) times a section's length.
+    The unitary exp(iH) couples the field rows of neighbouring mode groups; other elements of H are 0.
+    ``coupled`` is the power coupling coefficient h times the length of a section.
     """
     row_group = np.repeat(np.arange(len(group_modes)), 2 * np.array(group_modes))
     neighbours = abs(row_group[:, None] - row_group) == 1

@@ -34,7 +34,7 @@ _solved = lru_cache(maxsize=4)(dispersion)
 
 @dataclass(frozen=True, eq=False)
 class Overlaps:
-    """Holds intensity overlaps of M spatial modes, in the order of field rows: group, l, cos before sin."""
+    """Holds intensity overlaps of all pairs of M spatial modes, sorted by group, then l, cos before sin."""
 
     f: Array  # f_nm = ∫F_n² F_m² dA with ∫F² dA = 1, in 1/m², (M, M)
     labels: tuple[str, ...]  # "LP01", "LP11a" (cos), "LP11b" (sin), …
@@ -161,13 +161,13 @@ def fibre_from_profile(
 
 @lru_cache(maxsize=4)
 def solved_overlaps(profile: Profile, wavelength: float, step: float) -> tuple[ModeSet, Overlaps]:
-    """Return modes at ``wavelength`` (m), solved with radial ``step`` (m), and their overlaps; cached."""
+    """Return a profile's modes at ``wavelength`` (m), from rings ``step`` (m) wide, and their overlaps."""
     modes = solve_modes(profile, wavelength, step)
     return modes, overlaps(modes)
 
 
 def kappa_from(overlap: Overlaps, coupling: str, a_ref: float) -> tuple[Array, Any]:
-    """Return κ of groups or modes (``coupling`` "groups" or "modes"), and "group" or "mode" for its rows."""
+    """Return κ, and what its rows stand for: "group" if ``coupling`` is "groups", "mode" if it is "modes"."""
     if coupling == "modes":
         return kappa_weak(overlap.f, a_ref), "mode"
     return kappa_strong_groups(overlap.f, overlap.groups, a_ref), "group"
@@ -264,7 +264,10 @@ def fibre_from_csv(
 
 
 def _areas_apart(labels, table: Array, solved: Array, solved_lp01: float, gamma_from_table: bool) -> str:
-    """Return a warning if a table's effective areas (m²) differ from those of the modes behind κ, else ""."""
+    """Return a warning if effective areas of a mode table and of solved modes differ by over 3 %, else "".
+
+    ``table`` (m²) are the areas of the table, ``solved`` (m²) those of the modes from which κ comes.
+    """
     apart = table / solved - 1
     worst = int(np.argmax(np.abs(apart)))
     if abs(apart[worst]) <= _AREA_TOLERANCE:
@@ -279,7 +282,10 @@ def _areas_apart(labels, table: Array, solved: Array, solved_lp01: float, gamma_
 
 
 def _mode_table(path: str | Path, groups_csv: str | Path | None) -> tuple[dict[str, np.ndarray], Array]:
-    """Return a mode table as columns, sorted like field rows, and β1 … β4 and loss by LP mode, (P, 5)."""
+    """Read a mode table; return a dictionary from column name to values, and β1 … β4 and loss, (P, 5).
+
+    Both are sorted like field rows. β and loss are by LP mode, in SI units, from ``groups_csv`` or the table.
+    """
     columns = read_columns(path, ("mode_group", "l", "m", "a_eff_um2"), ("spatial_modes", *_LINEAR))
     for key, least in (("mode_group", 1), ("l", 0), ("m", 1), ("spatial_modes", 1)):
         if key in columns:
@@ -318,6 +324,6 @@ def _whole(path, key: str, values: Array, least: int) -> NDArray[np.int64]:
 
 
 def _linear(columns: dict[str, np.ndarray]) -> Array:
-    """Return β1 … β4 and loss of each line in SI units, (lines, 5)."""
+    """Return β1 … β4 and loss in SI units from the columns of a table, for each of its lines: (lines, 5)."""
     size = len(columns["mode_group"])
     return np.stack([columns.get(k, np.full(size, x)) * si for k, (si, x) in _LINEAR.items()], axis=1)

@@ -173,14 +173,14 @@ class RamanGain:
             return cls(table["shift_thz"] * 1e12, table["efficiency_per_w_per_km"] * 1e-3, area, **options)
 
     def at(self, shift: ArrayLike) -> Array:
-        """Return C_R, 1/(W m), at signed shifts (Hz) from a pump at ``pump_frequency``; odd in the shift."""
+        """Return C_R, 1/(W m), at ``shift`` Hz below a pump at ``pump_frequency``; above it negative."""
         curve = scipy.interpolate.PchipInterpolator(self.shift, self.efficiency, extrapolate=False)
         return np.sign(shift) * np.nan_to_num(curve(np.abs(shift)))
 
     def coupling(self, frequencies: ArrayLike, sources: ArrayLike) -> Array:
-        """Return A C_R at each of F frequencies from each of S sources (Hz), m/W, (F, S); negative for loss.
+        """Return A C_R, m/W, of F ``frequencies`` for light at S ``sources`` (Hz): (F, S); negative for loss.
 
-        d ln P(f)/dz = Σ_s coupling[f, s] · overlap · P_s, with the intensity overlap in 1/m². If f < s the
+        With the intensity overlap in 1/m², d ln P(f)/dz = Σ_s coupling[f, s] · overlap · P_s. If f < s the
         value is A C_R(s − f). Otherwise it is −A C_R(f − s), times f/s with the quantum defect, so that the
         number of photons is conserved.
         """

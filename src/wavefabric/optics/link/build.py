@@ -26,13 +26,16 @@ from wavefabric.optics.signal.transmitter import Transmitter
 
 
 class SharedParts:
-    """Caches objects (fibre, propagator, …) so that later runs with the same inputs (the key) reuse them."""
+    """Caches objects (fibre, propagator, …) for later runs; a key holds the inputs that fix an object."""
 
     def __init__(self):
         self._kept: dict[str, dict[Hashable, Any]] = {}
 
     def get(self, kind: str, key: Hashable, make: Callable[[], Any], most: int = 1) -> Any:
-        """Return the cached object of a kind and key, or make it; cache at most ``most`` of a kind."""
+        """Return the object cached for ``kind`` and ``key``; if there is none, ``make`` it and cache it.
+
+        At most ``most`` objects of a kind stay cached.
+        """
         kept = self._kept.setdefault(kind, {})
         if key not in kept:
             while len(kept) >= most:  # free memory before the next part is made
@@ -48,19 +51,19 @@ class SharedParts:
 
 
 def fibre_key(run: RunFile) -> Hashable:
-    """Return a key of the inputs that determine the fibre of a run, for `SharedParts`."""
+    """Return a key for `SharedParts`: the settings of a run that determine its fibre."""
     return run.sections()["run file, fibre"], run.signal.centre
 
 
 def propagator_key(run: RunFile) -> Hashable:
-    """Return a key of the inputs, besides fibre and ranks, on which the buffers of a propagator depend."""
+    """Return a key for `SharedParts`: what, besides fibre and ranks, determines a propagator's buffers."""
     solver = run.solver.model_dump_json(exclude={"step", "max_phase", "tolerance"})
     grid, fixed = run.signal.wdm_grid, run.solver.step is not None  # variable steps need more tables
     return grid.samples, grid.sample_rate, solver, fixed
 
 
 def back_to_back_key(run: RunFile) -> Hashable:
-    """Return a key of the inputs, besides the fibre's modes, on which the back-to-back result depends."""
+    """Return a key for `SharedParts`: what, besides the modes, determines the back-to-back result."""
     sections = run.sections()
     return run.solver.precision, *(sections[f"run file, {name}"] for name in ("seed", "signal", "receiver"))
 
@@ -104,7 +107,10 @@ def build_fibre(run: RunFile, warn: Callable[[str], None] | None = None) -> Fibr
 
 
 def fibre_digest(fibre: Fibre) -> str:
-    """Hash all numbers that propagation uses, to nine digits, since a solver's last bits may vary."""
+    """Return a hash of all numbers of ``fibre`` that propagation uses, each rounded to nine digits.
+
+    Without rounding it would depend on the last bits of a mode solver's result, which may vary.
+    """
     digest = hashlib.sha256(f"{fibre.kappa_of} {fibre.groups.tolist()}".encode())
     delays = np.zeros(0) if fibre.row_delays is None else fibre.row_delays
     numbers = (np.array(fibre.gamma), fibre.kappa, np.array(fibre.wavelength), delays)
@@ -132,7 +138,7 @@ def check_start(run: RunFile, ranks: int, output: str | Path | None = None, forc
 
 
 def propagation_options(run: RunFile, path: LinkPath | None = None, **options: Any) -> PropagationOptions:
-    """Return the options of [solver], with modes split among ranks as in ``path``."""
+    """Return the options of the table [solver], changed by ``options``; ranks split modes as in ``path``."""
     options = run.solver.model_dump(exclude={"device", "threads", "step_penalty"}) | options
     split = None if path is None else tuple(np.diff(path.local_modes.ends).tolist())
     return PropagationOptions(**options, split=split)

@@ -38,7 +38,7 @@ _KEPT = {
 
 
 def resonance(fibre: Fibre, transmitter: Transmitter) -> StepLimit:
-    """Return the steps above which spurious four-wave mixing in the band of all channels is phase-matched."""
+    """Return the limits of the step above which four-wave mixing of the channels is wrongly phase-matched."""
     grid = transmitter.grid
     half_band = float(abs(grid.offsets).max()) + 0.5 * grid.symbol_rate * (1 + transmitter.rolloff)
     return step_limit(fibre, half_band)
@@ -51,10 +51,10 @@ def warnings_before(
     steps: int | None,
     expected: dict[str, Expectation] | None = None,
 ) -> list[str]:
-    """Return warnings before a run: about its steps, delays, equaliser taps, omitted Raman scattering.
+    """Return warnings about a run's steps, delays, equaliser taps and missing Raman scattering.
 
-    ``steps`` is the number of steps per span, None if unknown. If theory has given ``expected``, the warning
-    about steps states how much Q² they cost.
+    ``steps`` is the number of steps per span, None if unknown. With ``expected``, theory's prediction by
+    receiver position, the warning about steps says by how much they lower Q².
     """
     warnings = []
     limit = resonance(fibre, transmitter)
@@ -106,7 +106,7 @@ def _raman_left_out(settings: RunFile, fibre: Fibre, transmitter: Transmitter) -
 
 
 def above_limit(taken: float, limit: StepLimit) -> str:
-    """Return a text that says what steps of ``taken`` m do, which are above the resonance limit ``limit``."""
+    """Say in words that steps of ``taken`` m exceed the resonance limit ``limit``, and what that causes."""
     return (
         f"{metres(taken)} is above the resonance limit of {metres(limit.step)} ({limit.cause}): spurious "
         "four-wave mixing adds up in phase and may exceed the fibre's own"
@@ -133,11 +133,12 @@ def left_out(run: RunFile) -> str:
 def expected_of(
     run: RunFile | str | Path, fibre: Fibre | None = None, warn: Callable[[str], None] = warn
 ) -> dict[str, Expectation]:
-    """Return the powers and Q² that theory expects, by name of the receiver position, as in ``/received``.
+    """Return a dictionary from receiver position, named as in ``/received``, to theory's `Expectation` there.
 
-    ``fibre`` is that of the run, built if None. A fixed step above the resonance limit causes spurious
-    interference: ``numerical`` is its power if the integrator is one of `QUADRATURES`, else 0. ``warn`` is
-    called with one line if the run includes an effect that theory omits. InputError as for a run.
+    ``fibre`` is the fibre of the run; None: it is built. A fixed step above the resonance limit causes
+    spurious interference: its power is the ``numerical`` of an `Expectation` if the integrator is one of
+    `QUADRATURES`, else that is 0. ``warn`` is called with one line if the run includes an effect that theory
+    omits. InputError as for a run.
     """
     run = run_file(run)
     if key := left_out(run):
@@ -159,9 +160,11 @@ def expected_of(
 
 
 def group_expectations(expected: dict[str, Expectation], fibre: Fibre) -> list[dict[str, Any]]:
-    """Return by mode group and position: mean and smallest Q², signal over each part of the noise, in dB.
+    """Summarise what theory expects for each mode group: return a dictionary of levels in dB for each.
 
-    Means over modes and channels are taken in linear units. A ratio is None where its noise is zero.
+    Its ``received`` is a dictionary from receiver position to mean and smallest Q², and to the ratio of the
+    signal to each part of the noise. Means over modes and channels are taken in linear units. A ratio is None
+    where its noise is zero.
     """
     rows = []
     for number in np.unique(fibre.groups):
@@ -181,7 +184,7 @@ def group_expectations(expected: dict[str, Expectation], fibre: Fibre) -> list[d
 
 
 def theory_payload(expected: dict[str, Expectation]) -> dict[str, Any]:
-    """Return the content of ``/theory`` in a result file: arrays by receiver position as in ``/received``."""
+    """Return the content of ``/theory`` in a result file: a dictionary from receiver position to arrays."""
     return {
         name: {part: Data(getattr(one, part), unit, text) for part, (unit, text) in _KEPT.items()}
         for name, one in expected.items()

@@ -35,7 +35,10 @@ def check_waveform(path: Path, rows: int, grid: WdmGrid) -> None:
 def read_waveform(
     path: Path, device, A, local_modes: RankModes, progress: Callable[[int, int], None] | None = None
 ) -> None:
-    """Read rows of ``field`` in a checked file into ``A`` (local rows, N), √W; InputError if not finite."""
+    """Read this rank's rows of the dataset ``field`` in the file ``path`` into ``A`` (local rows, N), √W.
+
+    The file is one that `check_waveform` accepts. InputError if a value is not finite.
+    """
     with hdf5.open_hdf5(path, "a waveform (HDF5)") as file, hdf5.reading(path, "field"):
         dataset = file["field"]
         assert isinstance(dataset, h5py.Dataset)
@@ -50,12 +53,15 @@ def read_waveform(
 
 
 def with_whole_field(comm: Communicator, local_modes: RankModes, A, write: Callable[[Rows], None]) -> None:
-    """Call ``write`` on rank 0 with the field of all ranks, received row by row; all ranks call this."""
+    """Call ``write`` on rank 0 with an object through which it reads the rows of the whole field one by one.
+
+    All ranks call this function, each with its rows ``A``, which it sends to rank 0.
+    """
     ends, control, to_host = local_modes.row_ends, comm.control, comm.device.to_host
     buffer, awaited = np.empty(A.shape[1], A.dtype), ends[1]
 
     def read(row: int) -> np.ndarray:
-        """Return a row, valid until the next call; rows of other ranks must be read in ascending order."""
+        """Return a row of the whole field, valid until the next call; call it in ascending order of rows."""
         nonlocal awaited
         if row < ends[1]:
             return to_host(A[row])
@@ -100,7 +106,10 @@ class Snapshots:
         self._due = on_first_rank(comm, check)
 
     def take(self, A, local_modes: RankModes, distance: float, facts: dict[str, Any]) -> None:
-        """Write the snapshots due at ``distance`` m, with attributes ``facts``; all ranks pass their rows."""
+        """Write the field to each file that is due by ``distance`` m, with the attributes ``facts``.
+
+        All ranks call this, each with its rows ``A`` of the field.
+        """
         for at in [at for at in self._due if at <= distance * (1 + 1e-12)]:
             path = self._due.pop(at)
 

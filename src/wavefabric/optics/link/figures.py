@@ -164,8 +164,9 @@ def penalty_figure(
 ) -> Figure | None:
     """Draw the mean Q² of each mode relative to back-to-back, for each distance, as Brehler et al., figure 5.
 
-    None without back-to-back, or if back-to-back was received without noise. ``extrapolated`` maps a
-    receiver position to the penalty (dB) of each mode at step zero; these are drawn as hollow markers.
+    Returns None without a back-to-back result, or if that was received without noise. ``extrapolated`` is a
+    dictionary from receiver position to the penalty (dB) of each mode for a step that tends to zero; hollow
+    markers show it.
     """
     names = received(result)
     if names[0] != "back_to_back" or len(names) < 2:
@@ -249,7 +250,10 @@ def constellation_figure(
 
 
 def _of_channel(result: Result, points: np.ndarray, channels: int, channel: int | None) -> np.ndarray:
-    """Return the symbols of ``channel`` (from 1; None: the middle channel), (modes, 2, symbols)."""
+    """Return the symbols of one ``channel`` (from 1; None: the middle channel), (modes, 2, symbols).
+
+    ``points`` are the symbols in the result: of all ``channels`` channels, or only of the middle one.
+    """
     if channel is not None and not 1 <= channel <= channels:
         raise InputError(f"channel: {channel} given; allowed: 1 to {channels}")
     index = channels // 2 if channel is None else channel - 1
@@ -282,7 +286,7 @@ def _labels(result: Result, modes: int) -> list[str]:
 
 
 def _mode_axes(result: Result, modes: int) -> tuple[Any, np.ndarray, float]:
-    """Return axes over the spatial modes, abscissa of the modes, and marker size.
+    """Create axes over the spatial modes; return the axes, the abscissa of each mode, and a marker size.
 
     Every other mode group is shaded, with the group numbers on top.
     """

@@ -51,21 +51,22 @@ def random_coupling(run: RunFile) -> RandomCoupling | None:
 
 
 def section_count(run: RunFile) -> int:
-    """Return the number of sections per span; each section takes a whole number of steps."""
+    """Return the number of equal sections of a span; random coupling or filters act at their ends."""
     if (coupling := random_coupling(run)) is not None:
         return coupling.sections(run.link.length)
     return math.ceil(run.link.length / FILTER_SPACING) if run.fibre.present(*_SPECTRAL) else 1
 
 
 class LinkPath:
-    """Models the spans of a link; `fibre` is the run file's fibre with row delays of random coupling.
+    """Models the spans of a link: fibre in sections, amplifiers, mode coupling; also the inverse of all this.
 
-    `InputError` for settings of several tables of the run file that conflict.
+    ``fibre`` is the fibre of the run file, with delays of its rows if they couple at random. `InputError` if
+    settings of several tables of the run file conflict.
     """
 
     @classmethod
     def over(cls, comm: Communicator, run: RunFile, fibre: Fibre, transmitter: Transmitter) -> "LinkPath":
-        """Return the path for the modes of this rank of ``comm``."""
+        """Create the path for one rank of ``comm``, with this rank's part of the modes."""
         ends = split_modes(fibre.modes, comm.size, cls.boundaries(run, fibre))
         path = cls(run, fibre, transmitter, RankModes(ends, comm.rank))
         path.ranks = CoupledRanks(comm, path.local_modes) if comm.size > 1 else None
@@ -110,7 +111,7 @@ class LinkPath:
 
     @staticmethod
     def boundaries(run: RunFile, fibre: Fibre) -> np.ndarray | None:
-        """Return the modes at which mode groups end, if groups must not be split among ranks; else None."""
+        """Return the number of the mode after each mode group, if ranks must not split groups; else None."""
         table = run.fibre.random_coupling
         receiver = run.receiver
         joint = receiver.equaliser == "mimo" and receiver.joint == "groups"
@@ -128,12 +129,12 @@ class LinkPath:
         return Propagator(self.fibre, self.grid.samples, self.grid.sample_rate, comm.device, options, comm)
 
     def sections(self, device, span: int, backward: bool = False) -> Sections:
-        """Return the sections of a span, which apply couplings and filters at their boundaries."""
+        """Return the `Sections` of a span: an object that applies coupling and filters between sections."""
         bare = self.coupling is None and self.spectral is None
         return Sections() if bare else SpanSections(self, device, span, backward)
 
     def of_channel(self, channel: int, samples_per_symbol: int) -> "LinkPath":
-        """Return this path for one channel alone: a grid of its band, the fibre expanded at its centre."""
+        """Return this path for one channel alone: its band as the grid, β expanded at its centre."""
         grid = self.grid
         offset = float(grid.offsets[channel])
         own = copy(self)
@@ -148,20 +149,21 @@ class LinkPath:
         return own
 
     def mixing(self, span: int) -> ModeMixing:
-        """Return the unitary of ``link.mix_groups`` after a span, for the rows of this rank."""
+        """Return the mixing inside mode groups (``link.mix_groups``) after a span, for this rank's rows."""
         whole = ModeMixing.random(self.fibre.group_sizes.tolist(), self.seed, span)
         return whole.within(self.local_modes.first_row, self.local_modes.rows)
 
     def inverse_mixing(self, spans: int) -> ModeMixing | None:
-        """Return the inverse of the mixings (``link.mix_groups``) of ``spans`` spans; None without mixing."""
+        """Return the mixing that undoes ``link.mix_groups`` of ``spans`` spans; None if there is none."""
         known = self.link.mix_groups and self.known
         mixings = [self.mixing(span) for span in range(spans)] if known else []
         return total(mixings).inverse if mixings else None
 
     def row_gains(self, span: int) -> np.ndarray:
-        """Return power gains of all rows of the field in amplifier ``span``, as factors of the mean gain.
+        """Return for each field row, (2M,), its power gain in amplifier ``span`` relative to the mean gain.
 
-        Gains in dB are normal, with mean 0 and a root mean square of exactly ``link.mode_dependent_gain``.
+        In dB these ratios are normally distributed, with mean 0 and a root mean square of exactly
+        ``link.mode_dependent_gain``.
         """
         rows, rms = self.fibre.rows, self.link.mode_dependent_gain or 0.0
         normal = np.zeros(rows, np.complex128)
@@ -207,7 +209,7 @@ class LinkPath:
         A *= device.asarray(factors[self.local_modes.slice].astype(A.real.dtype))[:, None]
 
     def undo_linear(self, operators: FibreOperators, A, spans: int) -> None:
-        """Undo the linear effects of ``spans`` spans on ``A`` (local rows, N), last to first, in place."""
+        """Undo the linear effects of ``spans`` spans on ``A`` (local rows, N), last span first, in place."""
         counts, section = dataclasses.replace(operators.counts), self.link.length / self.section_count
         for span in reversed(range(spans)):
             self.undo_amplifier(operators.device, A, span)
@@ -222,8 +224,8 @@ class LinkPath:
 class SpanSections(Sections):
     """Applies random coupling and band filters between the sections of one span.
 
-    A filter applies gain and loss of the fibre around it, half way to the filters before and after it, so
-    that the splitting is of second order.
+    A filter applies the gain and loss of the fibre from half way to the filter before it to half way to the
+    next one, so that the splitting into filters and propagation is of second order.
     """
 
     def __init__(self, path: LinkPath, device, span: int, backward: bool):
@@ -273,7 +275,7 @@ class SpanSections(Sections):
 
 
 class CoupledRanks:
-    """Applies a unitary of all rows to a field whose rows are split over the ranks of ``comm``."""
+    """Multiplies a field by a unitary matrix over all its rows, which are split among ranks of ``comm``."""
 
     def __init__(self, comm: Communicator, local_modes: RankModes):
         self._comm, self._modes = comm, local_modes
@@ -282,7 +284,7 @@ class CoupledRanks:
         self._exchange = cache(partial(PowerExchange, comm, rows))
 
     def mix(self, A, unitary: np.ndarray) -> None:
-        """Multiply ``A`` (local rows, N) by ``unitary`` (2M, 2M); all ranks call it with the same matrix."""
+        """Multiply a field by ``unitary`` (2M, 2M), in place; each rank calls this with its rows ``A``."""
         device, rows = self._comm.device, self._modes.slice
         matrix = device.asarray(np.ascontiguousarray(unitary[rows]).astype(A.dtype))
         for start in range(0, A.shape[1], _CHUNK):

@@ -10,7 +10,7 @@ NOISELESS_DB = 60.0
 
 
 def received(result: Result) -> list[str]:
-    """Return the names of the receiver positions in a result by distance, ``back_to_back`` first."""
+    """Return the names of the receiver positions in a result, sorted by distance, ``back_to_back`` first."""
     names = [name for name in result.groups("received") if f"received/{name}/q_squared_db" in result]
     return sorted(names, key=lambda name: (name != "back_to_back", distance(result, name)))
 
@@ -24,7 +24,7 @@ def distance(result: Result, name: str) -> float:
 
 
 def mean_db(q: np.ndarray) -> np.ndarray:
-    """Average ``q``, Q² in dB, (modes, channels), over the channels in linear units; return dB, (modes,)."""
+    """Return the mean over channels of ``q`` (modes, channels) in dB, taken in linear units: dB, (modes,)."""
     with np.errstate(divide="ignore"):  # A lost signal has Q² = 0, -inf dB.
         return 10 * np.log10(np.mean(10 ** (q / 10), axis=1))
 
@@ -43,7 +43,7 @@ def mode_groups(result: Result, modes: int) -> np.ndarray:
 
 
 def numbers(result: Result, key: str, dimensions: int) -> np.ndarray:
-    """Return a dataset of numbers; `InputError` if it is not numeric with this number of dimensions."""
+    """Return the dataset ``key``; `InputError` unless it is numeric and has ``dimensions`` dimensions."""
     values = np.asarray(result[key])
     if values.dtype.kind not in "fiu" or values.ndim != dimensions or not values.size:
         actual = f"has the shape {values.shape} and the type {values.dtype}"

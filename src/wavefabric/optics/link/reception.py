@@ -23,7 +23,7 @@ _SMALL = 1 << 20
 
 
 def signal_device(comm: Communicator, samples: int) -> Device:
-    """Return the device for transmitter, receiver and spectra; the field has ``samples`` values in all rows.
+    """Return the device that computes transmitter, receiver and spectra for a field of ``samples`` values.
 
     In a run on one GPU the CPU computes small signals: it is as fast, and saves the compilation of some sixty
     CuPy kernels, 0.15 s each.
@@ -33,7 +33,7 @@ def signal_device(comm: Communicator, samples: int) -> Device:
 
 
 def for_signals(comm: Communicator, field: Any) -> tuple[Device, Any]:
-    """Return the device that processes the received signal, and ``field``, copied there if necessary."""
+    """Choose the device that processes a received signal; return it, and ``field`` in its memory."""
     device = signal_device(comm, field.size)
     return device, field if device is comm.device else comm.device.to_host(field)
 

@@ -42,7 +42,7 @@ _RECEIVED = {
 
 
 def spectrum_bins(grid: WdmGrid) -> int:
-    """Return the number of bins of `power_spectrum`; each contains a whole number of the grid's bins."""
+    """Return the number of frequency bins of `power_spectrum`; each combines an equal number of FFT bins."""
     return max(b for b in range(1, min(BINS, grid.samples) + 1) if grid.samples % b == 0)
 
 
@@ -78,10 +78,10 @@ def payload(
     warnings: Sequence[str],
     field: Rows | None = None,
 ) -> dict[str, Any]:
-    """Return the groups and datasets of a link's result file.
+    """Return the content of a link's result file, as nested dictionaries of groups and datasets.
 
-    ``received`` has, by receiver position, the distance (m) and the arrays of `arrays_of`. A row of
-    ``along_z`` (Z, 1 + modes) is a distance (m) and the power of each mode there (W).
+    ``received`` is a dictionary from receiver position to the distance (m) and the arrays of `arrays_of`. A
+    row of ``along_z`` (Z, 1 + modes) is a distance (m) and the power of each mode there (W).
     """
     grid, powers = transmitter.grid, transmitter.powers(fibre.modes)
     out: dict[str, Any] = {
@@ -129,7 +129,7 @@ def payload(
 
 
 def arrays_of(result: ReceiverResult) -> dict[str, np.ndarray]:
-    """Return a receiver's result as plain arrays, by the names of ``/received`` datasets."""
+    """Return the arrays of one receiver position: a dictionary from the names of ``/received`` datasets."""
     points = np.stack([result.points[key][:, :POINTS] for key in sorted(result.points)])
     modes = len(result.evm)
     if len(points) > modes:  # several channels of each mode
@@ -139,7 +139,7 @@ def arrays_of(result: ReceiverResult) -> dict[str, np.ndarray]:
 
 
 def solver_attributes(propagator: Propagator, limit: StepLimit) -> dict[str, Any]:
-    """Return the attributes of ``/solver``: the propagation's report and the limits of its step."""
+    """Return the attributes of ``/solver`` in a result file: the propagation's report, limits of the step."""
     report, coupling = propagator.report, propagator.operators.coupling
     return {key: value for key, value in asdict(report).items() if key != "dropped"} | {
         "kerr_cells": coupling.groups,
@@ -154,10 +154,12 @@ def solver_attributes(propagator: Propagator, limit: StepLimit) -> dict[str, Any
 
 
 def group_rows(result: Result) -> list[dict[str, Any]]:
-    """Return by mode group and receiver position: Q² (mean, minimum, penalty of the mean, dB) and mean GMI.
+    """Summarise a result for each mode group: return a dictionary of Q² and GMI for each.
 
-    The GMI is in bits per symbol of a polarisation, None for Gaussian symbols. The penalty is relative to
-    back-to-back; None if back-to-back is missing or was received without noise.
+    Its ``received`` is a dictionary from receiver position to the mean Q², the smallest Q², the penalty of
+    the mean (dB), the mean GMI and others. The GMI is in bits per symbol of a polarisation, None for Gaussian
+    symbols. The penalty is relative to back-to-back; None if back-to-back is missing or was received without
+    noise.
     """
     names = received(result)
     if not names:

@@ -149,7 +149,7 @@ class _Link:
             self._warn(text)
 
     def _layout(self) -> str:
-        """Describe how ranks split modes and exchange powers, on which the round-off of results depends."""
+        """Return a text on how ranks split modes and exchange powers, which affects results' round-off."""
         if self.ranks == 1:
             return ""
         solver = self.settings.solver
@@ -225,7 +225,7 @@ class _Link:
         return LinkResult(content, self.writer.path, tuple(self.warnings))
 
     def _stoppable(self, done: int, _total: int) -> None:
-        """Show progress; on one rank also stop if interrupted, as a resumed run repeats this whole part."""
+        """Show progress; a run on one rank stops here if interrupted, and repeats this part when resumed."""
         self.progress.update(done)
         if self.interrupt.requested and self.ranks == 1:
             self.interrupt.stop()
@@ -236,7 +236,7 @@ class _Link:
             self.interrupt.stop()
 
     def _transmit(self) -> tuple[int, None]:
-        """Set the launched field; return where the run starts: span 0, and None for the span's beginning."""
+        """Fill the field with the launched signal; return 0, the first span, and None: at its beginning."""
         local_modes = self.local_modes
         self.progress.start(local_modes.rows, "transmitter, rows")
         if waveform := self.settings.signal.waveform:
@@ -320,7 +320,7 @@ class _Link:
             self.interrupt.stop()
 
     def _restore(self) -> tuple[int, dict | None]:
-        """Restore field and state from the checkpoint; return the span and position where the run resumes."""
+        """Restore the run from its checkpoint; return the span where it resumes, and the state in it."""
         arrays, state = self.checkpoint.restore({"field": self.A})
         self.powers = arrays["along_z"].tolist()
         for name, length in state["received"].items():
@@ -334,7 +334,7 @@ class _Link:
         return state["span"], state["inside"]
 
     def _seconds(self) -> dict[str, float]:
-        """Return the wall time so far: of the run, of all its receivers, and of compilation."""
+        """Return the wall times so far, s: of the whole run, of all its receivers, and of compilation."""
         total, compilation = time.perf_counter() - self.began, CLOCK.seconds() - self.compiled_before
         leg = {"total": total, "receiver": 0.0, "compilation": compilation}
         return {name: self.seconds[name] + seconds for name, seconds in leg.items()}

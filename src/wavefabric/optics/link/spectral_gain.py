@@ -63,7 +63,11 @@ class SpectralGain:
         return raman_evolution(self._fibre, *inputs, gain, self._loss, overlap=overlap)
 
     def log_gain(self, span: int, start: float, stop: float, frequencies: Array) -> Array:
-        """Return ln of a span's power gain from ``start`` to ``stop`` (m), without loss α: (F, modes)."""
+        """Return ln of the power gain from ``start`` to ``stop`` (m) in a span: (frequencies, modes).
+
+        It includes Raman scattering, and loss at ``frequencies`` (Hz) only as far as it differs from the
+        fibre's α.
+        """
         gain = np.zeros((len(frequencies), self._fibre.modes))
         evolution = self.evolution(span)
         if evolution is not None:

@@ -30,7 +30,7 @@ class StepCheck:
     """Holds the effect of halving the step, measured on a short link.
 
     ``distortion`` and ``distortion_half`` (modes, channels) are squared error vector magnitudes without noise
-    after ``spans`` spans, with steps of ``step`` and ``step``/2 (m).
+    after ``spans`` spans: the first with steps of ``step`` m, the second with half of that.
     """
 
     step: float
@@ -101,7 +101,7 @@ class _ShortLink:
         return np.concatenate(self.comm.control.all_gather(evm**2))
 
     def check(self, step: float, progress: Progress, whole: np.ndarray | None = None) -> StepCheck:
-        """Return the `StepCheck` of ``step`` m; ``whole`` is its distortion, if it was computed before."""
+        """Compare steps of ``step`` m with half of that; ``whole`` is the former's distortion, if known."""
         whole = self.distortion(step, progress) if whole is None else whole
         half = self.distortion(step / 2, progress)
         # Distortion grows in proportion to the number of spans.

@@ -43,7 +43,7 @@ class Integrator:
 
     @classmethod
     def lengths(cls, h: float) -> tuple[float, ...]:
-        """Return the lengths (m) of linear propagation in a check interval with steps of ``h``."""
+        """Return the lengths (m) over which the field propagates linearly in steps of ``h`` m."""
         return (h / 2,)
 
     def begin(self, A, h: float) -> None:
@@ -57,12 +57,12 @@ class Integrator:
         """Convert ``A`` from the internal representation to the field itself."""
 
     def last(self, A, h: float) -> None:
-        """Take the last step of a check interval: ``step`` and ``end`` at once."""
+        """Take the last step before a check of the field: ``step`` and ``end`` at once."""
         self.step(A, h)
         self.end(A, h)
 
     def advance(self, A, h: float, steps: int = 1) -> None:
-        """Advance the field ``A`` by a check interval: ``begin``, ``steps`` steps of ``h`` m, ``end``."""
+        """Advance the field ``A`` by ``steps`` steps of ``h`` m: call ``begin``, take them, call ``end``."""
         self.begin(A, h)
         for _ in range(steps):
             self.step(A, h)
@@ -119,7 +119,7 @@ class ERK43IP(RK4IP):
         self._kept = operators.empty(), operators.empty()
 
     def trial(self, A, h: float) -> float:
-        """Take one step of ``h``; return the absolute local error ‖error‖₂, in √(W × samples)."""
+        """Take one step of ``h`` m; return its absolute local error ‖error‖₂, in √(W × samples)."""
         self._kept[0][...] = A
         self._kept[1][...] = self.K
         self.step(A, h, measure=True)
@@ -147,7 +147,7 @@ class Strang(Integrator):
 
     @classmethod
     def pairs(cls, h: float) -> list[tuple[float, float]]:
-        """Return the lengths (m) of each Kerr flow in a step of ``h`` and of the linear flow that follows."""
+        """Return for each Kerr flow in a step of ``h`` m its length and that of the linear flow after it."""
         behind = *cls.linear[1:-1], 2 * cls.linear[0]
         return [(b * h, a * h) for b, a in zip(cls.kerr, behind, strict=True)]
 

@@ -118,24 +118,24 @@ class FibreOperators:
             self.propagation.prepare(length)
 
     def linear(self, A, length: float) -> None:
-        """Set A ← exp(length · L̂) A, in place."""
+        """Propagate ``A`` linearly over ``length`` m, in place: A ← exp(length · L̂) A."""
         self.propagation.propagate(A, length)
         self.counts.ffts += 2
 
     def kerr_derivative(self, A, K) -> None:
-        """Set K ← N̂(A)A."""
+        """Compute the change of the field ``A`` per metre by the Kerr effect: K ← N̂(A)A."""
         self._kerr(DERIVATIVE, A, K, 0)
 
     def kerr_rotate(self, A, h: float) -> None:
-        """Set A ← exp(h N̂(A)) A, exactly."""
+        """Propagate ``A`` over ``h`` m by the Kerr effect alone, exactly: A ← exp(h N̂(A)) A."""
         self._kerr(ROTATE, A, A, h)
 
     def kerr_rotate_rk4(self, A, h: float) -> None:
-        """Set A ← the result of one RK4 step over h of A' = N̂(A)A."""
+        """Propagate ``A`` over ``h`` m by the Kerr effect alone, A' = N̂(A)A, with one step of RK4."""
         self._kerr(ROTATE_RK4, A, A, h)
 
     def rk4ip_middle(self, A, K, h: float) -> None:
-        """Compute k2 and k3 of RK4IP: from A_I, k1/h to A ← A_I + k3, K ← A_I + k1/6 + k2/3 + k3/3."""
+        """Compute k2, k3 of RK4IP from A = A_I and K = k1/h: A ← A_I + k3, K ← A_I + k1/6 + k2/3 + k3/3."""
         self._kerr(RK4IP_MIDDLE, A, K, h)
 
     def rk4ip_last(self, A, K, h: float, measure: bool = False) -> None:
@@ -143,7 +143,7 @@ class FibreOperators:
         self._kerr(RK4IP_LAST, A, K, h, self.error if measure else None)
 
     def _kerr(self, operator: KerrOperator, A, K, h: float, error=None) -> None:
-        """Apply a Kerr operator in place to A and K, or to A passed twice if the operator has one field."""
+        """Apply a Kerr operator in place to the fields A and K; if it has one field, A is passed as both."""
         self.kernels.kerr(operator, A, K, h, self.layout, error)
         self.counts.exchanges += 1
 
@@ -153,7 +153,7 @@ class FibreOperators:
         self.counts.exchanges += 1
 
     def rotate_mean(self, H, A, rate0, rate1, h: float) -> None:
-        """Set A ← exp(i h (rate0 + rate1)/2) H."""
+        """Turn the phases of ``H`` by the mean of two Kerr phase rates: A ← exp(i h (rate0 + rate1)/2) H."""
         self.kernels.rotate_mean(H, A, rate0, rate1, h, self.layout)
 
     def max_phase_rate(self, A) -> float:
@@ -176,7 +176,7 @@ class FibreOperators:
         return float(self._all_rows(self._energy).sum())
 
     def _all_rows(self, values) -> np.ndarray:
-        """Return ``values``, one number per local row, for all rows of the fibre, on the host."""
+        """Gather ``values``, one number per local row, from all ranks; return those of all rows."""
         return self.device.to_host(values).copy()
 
     def graph(self, work, kernels_alone: bool = False):

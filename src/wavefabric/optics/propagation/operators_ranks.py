@@ -37,7 +37,7 @@ def chunks_for(n: int) -> int:
 
 
 class TimeChunk(NamedTuple):
-    """Holds the range ``start`` to ``start + size`` of samples of all rows; ``index`` counts from 0."""
+    """Describes chunk ``index`` (from 0) of time: samples ``start`` to ``start + size`` of all rows."""
 
     index: int
     start: int
@@ -56,7 +56,10 @@ class ExchangeOptions:
 
 
 class PowerExchange:
-    """Holds the powers of all ranks' phase groups over ``m`` samples, W, and an all-gather to fill them."""
+    """Holds the powers (W) of all ranks' phase groups over ``m`` samples, and gathers them from all ranks.
+
+    ``parts`` are the numbers of phase groups on each rank.
+    """
 
     def __init__(self, comm, parts, m: int, dtype):
         ends = m * np.cumsum([0, *parts])
@@ -122,7 +125,7 @@ class RankOperators(FibreOperators):
         return work
 
     def _pipeline(self, *phases: Callable[[TimeChunk, int], None]) -> None:
-        """Process chunks by phases in sequence: in turn t, phase k processes chunk t − k.
+        """Run ``phases`` one after the other on each chunk of time: in turn t, phase k processes chunk t − k.
 
         Transfers that a phase starts overlap with work on the other chunks of that turn. A phase is called
         with its chunk and the index of the chunk's buffers, which are reused after the last phase.
@@ -134,14 +137,20 @@ class RankOperators(FibreOperators):
                     phase(self._chunks[turn - k], (turn - k) % depth)
 
     def _powers(self, chunk: TimeChunk, ring: int, stage: int = 0) -> PowerExchange:
-        """Return the buffers for the powers that a stage exchanges; even and odd stages use separate sets."""
+        """Return the buffers for a chunk's powers that ranks exchange in stage ``stage`` of an operator.
+
+        ``ring`` is the index of the chunk's buffers. Even and odd stages have separate ones.
+        """
         key = (stage % 2, ring, chunk.size)
         if key not in self._exchanges:
             self._exchanges[key] = PowerExchange(self.comm, self.coupling.parts, chunk.size, self.real)
         return self._exchanges[key]
 
     def _array(self, name: str, chunk: TimeChunk, ring: int, *count: int):
-        """Return scratch array ``name`` of a chunk: (local groups, samples), with ``count`` as first axis."""
+        """Return a scratch array of a chunk, (local groups, samples); ``count`` adds a first axis.
+
+        ``name`` and ``ring``, the index of the chunk's buffers, identify the array.
+        """
         key = (name, ring, chunk.size, *count)
         if key not in self._scratch:
             shape = (*count, self.coupling.own_groups, chunk.size)
@@ -149,9 +158,10 @@ class RankOperators(FibreOperators):
         return self._scratch[key]
 
     def _send(self, powers: PowerExchange, rate) -> None:
-        """Start the exchange of powers.
+        """Start to send this rank's powers to all other ranks.
 
-        If powers are not coupled for all ranks at once, set ``rate`` meanwhile from this rank's powers.
+        If the powers of all ranks are later multiplied by γκ at once, this is all. Otherwise set ``rate``
+        meanwhile to the phase rates due to this rank's powers.
         """
         powers.start()
         if not self._couple_at_once:
@@ -160,7 +170,8 @@ class RankOperators(FibreOperators):
     def _collect(self, powers: PowerExchange, rate) -> None:
         """Wait for the powers of other ranks, and compute the phase rates ``rate`` from those of all ranks.
 
-        If they are not coupled at once, add the part of each other rank to ``rate`` when it is received.
+        Either the powers of all ranks are multiplied by γκ at once, or the part of each other rank is added
+        to ``rate`` when it is received.
         """
         if self._couple_at_once:
             powers.arrived()
@@ -187,7 +198,7 @@ class RankOperators(FibreOperators):
         self._stages(DERIVATIVE, A, A, 0.0, lambda *_: None, rate)
 
     def _stages(self, operator: KerrOperator, A, K, h: float, use: Callable, last_rates=None) -> None:
-        """Run the stages of an operator: exchange powers, compute phase rates, from them the next powers.
+        """Run the stages of an operator: in each, exchange powers and compute phase rates from them.
 
         Then ``use(chunk, rate, numbers)`` is called for each chunk with the phase rates of the last stage.
         ``last_rates`` are arrays for these rates, one per chunk; None: scratch arrays.
@@ -195,7 +206,7 @@ class RankOperators(FibreOperators):
         kernels, last = self.kernels, operator.stages
 
         def phase(stage: int, chunk: TimeChunk, ring: int) -> None:
-            """Finish the exchange of stage ``stage`` − 1 and start the exchange of ``stage``."""
+            """Finish the exchange of a chunk's powers in stage ``stage`` − 1, and start that in ``stage``."""
             numbers = self._array("numbers", chunk, ring, operator.numbers)
             for_last = last_rates[chunk.index] if last_rates else self._array("rate", chunk, ring)
             # RK4IP updates rows from both of its phase rates.

@@ -63,7 +63,7 @@ class PhaseGroupCoupling:
 
 
 def exchange_form(exchange: str, kerr: str) -> str:
-    """Return the form of γκ that two options select for several ranks; InputError if the options conflict."""
+    """Return the form of γκ on several ranks that two options select; InputError if the options conflict."""
     choice("exchange", exchange, EXCHANGE_FORMS)
     choice("kerr", kerr, KERR_FORMS)
     if kerr == "svd":
@@ -74,7 +74,7 @@ def exchange_form(exchange: str, kerr: str) -> str:
 
 
 def find_phase_groups(kappa_rows: np.ndarray) -> np.ndarray:
-    """Return the phase group of each row, (rows,) int: adjacent rows with equal rows and columns of κ."""
+    """Return the number of each row's phase group, (rows,): adjacent rows with equal κ share a group."""
     same = (kappa_rows[1:] == kappa_rows[:-1]).all(axis=1)
     same &= (kappa_rows[:, 1:] == kappa_rows[:, :-1]).all(axis=0)
     return np.concatenate(([0], np.cumsum(~same)))
@@ -113,7 +113,10 @@ def phase_group_coupling(
 def rank_phase_group_coupling(
     fibre: Fibre, local_modes: RankModes, exchange: str = "auto", kerr: str = "auto"
 ) -> PhaseGroupCoupling:
-    """Arrange γκ for one rank of several in the form of `exchange_form`; ``"auto"`` is the smaller form."""
+    """Arrange γκ for one rank of several, in the form that the options ``exchange`` and ``kerr`` select.
+
+    By default it is the form in which ranks exchange fewer powers.
+    """
     form, rank = exchange_form(exchange, kerr), local_modes.rank
     exact = partial(_exact, fibre.kappa_rows(), fibre.gamma, ends=local_modes.row_ends, rank=rank)
     coupling = exact("factored" if form == "auto" else form)
@@ -121,9 +124,9 @@ def rank_phase_group_coupling(
 
 
 def _exact(kappa: np.ndarray, gamma: float, form: str, ends: Sequence[int], rank: int = 0):
-    """Return the dense or factored coupling of rank ``rank``.
+    """Return γκ for rank ``rank``: between field rows if ``form`` is "dense", else between phase groups.
 
-    ``ends`` has the first row of each rank, and the number of rows last.
+    ``ends`` has the first row of each rank; its last element is the number of rows.
     """
     group = np.arange(len(kappa)) if form == "dense" else find_phase_groups(kappa)
     first = np.unique(group, return_index=True)[1]  # first row of each group, which represents it

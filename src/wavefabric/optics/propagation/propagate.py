@@ -228,7 +228,10 @@ class Propagator:
         return state
 
     def _cross(self, A, sections: Sections, state: dict) -> None:
-        """Apply the coupling or filter at the end of a section to ``A``; update the reference energy."""
+        """Apply the coupling or filter at the end of a section to ``A``.
+
+        If this changes the energy of the field, the reference for the drift of energy is set anew.
+        """
         at = state["section"] if self._sign > 0 else sections.count - state["section"]
         changes = sections.changes_energy(at)
         if changes:
@@ -240,7 +243,10 @@ class Propagator:
             state["energy"] = (self.finite_energy(A, state["z"]) * np.exp(loss * state["z"])).tolist()
 
     def _watch_energy(self, A, state: dict, sections: Sections) -> np.ndarray:
-        """Return each row's energy; update the largest drift in ``state``, for coupled rows as a whole."""
+        """Return each row's energy; update in ``state`` the largest deviation from the energy after loss.
+
+        Rows that exchange energy count as a whole.
+        """
         loss = np.repeat(self.fibre.alpha, 2) * self._sign
         first, now = np.array(state["energy"]), self.finite_energy(A, state["z"])
         energy = now * np.exp(loss * state["z"])

@@ -26,11 +26,12 @@ class RankModes:
 
 
 def split_modes(modes: int, ranks: int, boundaries=None) -> tuple[int, ...]:
-    """Split modes among ranks, by default equally to within one mode; return `RankModes.ends`.
+    """Split modes among ranks, by default equally to within one mode; return the first mode of each rank.
 
-    ``boundaries`` are the only modes where a rank may begin, ascending (first modes of groups). Then the
-    largest number of modes on a rank is as small as possible, then the second largest, and so on. InputError
-    if ranks are more than modes, or than the parts between boundaries.
+    The result has the number of modes as last element, (ranks + 1,). ``boundaries`` are the only modes where
+    a rank may begin, ascending (first modes of groups). Then the largest number of modes on a rank is as
+    small as possible, then the second largest, and so on. InputError if there are more ranks than modes, or
+    than parts between boundaries.
     """
     if ranks > modes:
         raise InputError(f"ranks: {ranks} given for {modes} modes; allowed: 1 to {modes}")
@@ -55,7 +56,10 @@ def split_modes(modes: int, ranks: int, boundaries=None) -> tuple[int, ...]:
 
 
 def check_split(split: Sequence[int], modes: int, ranks: int) -> tuple[int, ...]:
-    """Return `RankModes.ends` for ``split``, modes per rank; InputError unless they add up to ``modes``."""
+    """Return the first mode of each rank, and the number of modes last, for ``split``, modes per rank.
+
+    InputError unless these add up to ``modes``.
+    """
     try:
         sizes = list(map(operator.index, split))
     except TypeError:
@@ -67,7 +71,7 @@ def check_split(split: Sequence[int], modes: int, ranks: int) -> tuple[int, ...]
 
 
 def gather_field(comm, local_modes: RankModes, field: np.ndarray) -> np.ndarray:
-    """Return the whole field (2M, N) on the host of every rank; ``field`` has the rows of this rank."""
+    """Gather ``field``, this rank's rows, from all ranks; return the whole field (2M, N) on every host."""
     if comm.size == 1:
         return field
     out = np.empty((local_modes.row_ends[-1], field.shape[1]), field.dtype)

@@ -78,8 +78,8 @@ class FixedStep:
     def advance(self, A, length: float, state: dict, most: int, sections: int = 1) -> Iterator[int]:
         """Take up to ``most`` steps, not beyond the end of a section; yield the number of steps so far.
 
-        ``state`` has this number as ``done`` and the position ``z`` (m), which are updated, and the number
-        ``section`` of the section.
+        ``state`` is a dictionary: ``done``, the number of steps so far, and ``z``, the position (m), are
+        updated; ``section`` is the number of the present section.
         """
         total, h = self.total(length, sections), self.h(length, sections)
         last = (state.get("section", 0) + 1) * total // sections
@@ -122,7 +122,7 @@ class PhaseStep:
         self.integrator, self.max_phase, self.sign = integrator, max_phase, sign
 
     def advance(self, A, length: float, state: dict, most: int, sections: int = 1) -> Iterator[int]:
-        """Take up to ``most`` steps, not beyond the end of a section, as `FixedStep.advance`."""
+        """Take up to ``most`` steps, not beyond the end of a section; arguments as `FixedStep.advance`."""
         integrator, counts, sign = self.integrator, self.integrator.operators.counts, self.sign
         length = section_end(length, sections, state.get("section", 0))
         h = 0.0  # `begin` not yet called
@@ -168,7 +168,7 @@ class ErrorStep:
         self.tolerance, self.sign = tolerance, sign
 
     def advance(self, A, length: float, state: dict, most: int, sections: int = 1) -> Iterator[int]:
-        """Take up to ``most`` steps, not beyond the end of a section, as `FixedStep.advance`."""
+        """Take up to ``most`` steps, not beyond the end of a section; arguments as `FixedStep.advance`."""
         integrator, operators = self.integrator, self.integrator.operators
         length = section_end(length, sections, state.get("section", 0))
         integrator.begin(A, 0.0)

@@ -107,7 +107,7 @@ class RunFile(values.RunFileTable):
         return json.dumps(values, sort_keys=True)
 
     def sections(self) -> dict[str, str]:
-        """Return the settings of `identity` by table, long ones as hashes, for comparison between ranks."""
+        """Return a dictionary from table to the text of its settings, hashed if long, to compare ranks."""
         shown = {}
         for name, value in json.loads(self.identity()).items():
             text = json.dumps(value, sort_keys=True)
@@ -140,7 +140,10 @@ def read_toml(path: str | Path) -> tuple[dict[str, Any], str]:
 
 
 def checked_run(data: dict[str, Any], path: Path | None, text: str, written: bool = True) -> RunFile:
-    """Validate ``data``, from file ``path`` if ``written``, else SI values of Python; errors as of `load`."""
+    """Check ``data``, the tables of a run file, and return the `RunFile`; InputError as from `load`.
+
+    If ``written``, values are texts with units from the file ``path``, else SI numbers from Python.
+    """
     context = {"text": True, "folder": path.parent} if path is not None and written else {}
     try:
         run = RunFile.model_validate(data, context=context)

@@ -206,7 +206,7 @@ class SignalTable(values.RunFileTable):
 
     @property
     def powers(self) -> np.ndarray:
-        """Return launch_power in the order of `grid`: W, in a shape that broadcasts to (modes, channels)."""
+        """Return launch_power in W, channels by ascending frequency; it broadcasts to (modes, channels)."""
         if not self._power_rows:
             return np.array(self.launch_power)
         powers = np.array([np.broadcast_to(row, len(self.grid)) for row in self._power_rows])
@@ -216,7 +216,7 @@ class SignalTable(values.RunFileTable):
 
     @property
     def _power_rows(self) -> tuple[tuple[float, ...], ...]:
-        """Return launch_power as lists over channels: one per mode, one for all modes, none for a number."""
+        """Return launch_power as rows over channels: one row per mode, a single row, or none for a number."""
         power = self.launch_power
         if not isinstance(power, tuple):
             return ()
@@ -296,7 +296,7 @@ class ReceiverTable(values.RunFileTable):
             raise InputError(f'{min(of_mimo)}: has no effect with equaliser = "ideal"; remove it')
 
     def sets(self, group_sizes: np.ndarray) -> list[int]:
-        """Return the number of modes in each set equalised together, from the sizes of the mode groups."""
+        """Return the number of modes in each set of modes that the equaliser treats together."""
         return [int(group_sizes.sum())] if self.joint == "all" else group_sizes.tolist()
 
     def spans(self, total: int) -> tuple[int, ...]:

@@ -53,7 +53,7 @@ def output_file(value: Any) -> Path:
 
 
 def _counts(value: Any, words: tuple[str, ...]) -> Any:
-    """Read a count, a list of counts from 1, or one of ``words``, with clearer errors than Pydantic's."""
+    """Read whole numbers from 1: a list, or one alone if there are no ``words``; or read one of ``words``."""
     if isinstance(value, str) and value in words:
         return value
     single = not words and isinstance(value, int)

@@ -64,7 +64,7 @@ class Constellation:
 
     @cached_property
     def points(self) -> np.ndarray:
-        """Return the symbols by label, complex128, shape (2^bits,), unit mean energy."""
+        """Return the symbols of unit mean energy, indexed by label: complex128, shape (2^bits,)."""
         half = self.bits_per_symbol // 2
         position = np.arange(self._levels)
         amplitude = np.empty(self._levels)
@@ -113,10 +113,10 @@ class Constellation:
 
 
 def _pam(form: Constellation) -> tuple[np.ndarray, list[np.ndarray]]:
-    """Return the amplitudes of one quadrature by Gray label, and for each bit, which labels agree in it.
+    """Return the amplitudes of one quadrature by Gray label, and a matrix (L, L) for each bit, bool.
 
-    The latter are matrices (L, L), bool, for L labels. Square QAM consists of two such quadratures with half
-    of the bits each.
+    A matrix tells which of the L labels agree in this bit. Square QAM consists of two such quadratures with
+    half of the bits each.
     """
     half = form.bits_per_symbol // 2
     label = np.arange(1 << half)

@@ -69,7 +69,7 @@ class Equaliser:
         return max(64, 1 << (4 * self.taps - 1).bit_length())
 
     def check(self, rows: int, symbols: int) -> None:
-        """Raise InputError unless ``rows`` rows can be equalised together in ``symbols`` symbols."""
+        """Raise InputError unless the training suffices for ``rows`` rows and leaves some of ``symbols``."""
         coefficients = 2 * rows * self.taps
         if not coefficients <= self.training < symbols:
             least = f"2 x {rows} rows x {self.taps} taps = {coefficients}"
@@ -147,7 +147,7 @@ class _Filters:
         self.density, self.blocks, self.inverted = 0.0, 0, 0
 
     def spectra(self, first: int, last: int):
-        """Return spectra of the blocks for symbols ``first`` … ``last``: (bins, 2 rows, blocks)."""
+        """Return spectra of input blocks for output symbols ``first`` to ``last``: (bins, 2 rows, blocks)."""
         xp, count = self.device.xp, -(-(last - first) // self.hop)
         start = first + self.taps // 2 - (self.taps - 1)
         at = start + xp.arange(count)[:, None] * self.hop + xp.arange(self.size)
@@ -155,7 +155,7 @@ class _Filters:
         return xp.ascontiguousarray(cut.transpose(2, 0, 1))
 
     def transfer(self, taps):
-        """Return the transfer matrices of ``taps`` (taps, rows, 2 rows): (bins, rows, 2 rows)."""
+        """Return the transfer matrix of ``taps`` (taps, rows, 2 rows) in each bin: (bins, rows, 2 rows)."""
         padded = self.device.zeros((self.size, *taps.shape[1:]), np.complex128)
         padded[: self.taps] = taps
         return self.device.fft(padded, axis=0)
@@ -167,7 +167,11 @@ class _Filters:
         return valid.transpose(1, 2, 0).reshape(taps.shape[1], -1)[:, :symbols]
 
     def gradient(self, spectra, error, inverse):
-        """Return the gradient for the taps (the adjoint filter of ``error``), and this times ``inverse``."""
+        """Return the gradient for the taps, and this gradient times ``inverse``, which speeds up the fit.
+
+        ``error`` (rows, symbols) is the target less the output of the filter. ``inverse``, a matrix per
+        frequency bin, is the inverse of the input's spectral density, up to a factor.
+        """
         rows, count = len(error), spectra.shape[2]
         padded = self.device.zeros((rows, count, self.size), np.complex128)
         valid = self.device.zeros((rows, count * self.hop), np.complex128)
@@ -180,7 +184,10 @@ class _Filters:
         return gradient, self.device.ifft(product, axis=0)[: self.taps]
 
     def add_density(self, spectra, symbols: int) -> None:
-        """Add blocks to the mean spectral density, unless it has enough; ``symbols``: number so far."""
+        """Add blocks to the input's mean spectral density, unless that has enough already.
+
+        ``symbols``, the number of symbols so far, tells when to compute the inverse of the density again.
+        """
         (_, size, count), xp = spectra.shape, self.device.xp
         # More blocks would change the inverse by no more than about a tenth.
         if self.inverted >= 16 * size * self.taps:
@@ -197,8 +204,8 @@ class _Filters:
     def delay(self, taps) -> np.ndarray:
         """Return the input delay that each row of ``taps`` undoes, symbols: NumPy (rows,).
 
-        The delay is the centre of gravity of the energy of ``taps`` times the density, the impulse response
-        of the channel; the taps alone are poorly determined at frequencies without signal.
+        ``taps`` times the density is the impulse response of the channel; the delay is the centre of gravity
+        of its energy. The taps alone are poorly determined at frequencies without signal.
         """
         response = self.device.ifft(products(self.device, self.transfer(taps), self.density), axis=0)
         energy = self.device.to_host(abs(response) ** 2)
@@ -209,7 +216,7 @@ class _Filters:
         return first / np.maximum(energy.sum(axis=(0, 2)), _TINY)
 
     def train(self, sent, phase: Callable):
-        """Fit taps by least squares to the training symbols ``sent``, in turn with their carrier phase.
+        """Fit taps to the symbols ``sent`` by least squares, in alternation with their carrier phase.
 
         Returns taps, and the gain of the output relative to the target, (rows, 1), which noise reduces.
         """
@@ -282,8 +289,9 @@ def windows(
 
     A window is a channel's part of a row's spectrum; those of a set are (rows, 2 symbols). ``cut(mode,
     channels)`` returns windows (2, channels, 2 symbols) of one of this rank's modes, ``mine``. With
-    ``control`` (`Control`) the modes of all its ranks form the set: for as many channels as a field of
-    ``nbytes`` allows, ranks exchange windows, and each then has all rows of some of the channels.
+    ``control`` (`Control`) the modes of all its ranks form one set. Ranks then exchange windows, and each
+    yields some of the channels with all rows. ``nbytes``, the size of a field, limits the channels exchanged
+    at once.
     """
     ranks = control.size if control else 1
     for modes in sets:
@@ -305,7 +313,11 @@ def windows(
 
 
 def _exchange(control, rows: np.ndarray) -> dict[int, np.ndarray]:
-    """Return the windows of all ranks' rows, in rank order, for each channel assigned to this rank."""
+    """Exchange windows among ranks; return a dictionary from each channel of this rank to all rows' windows.
+
+    ``rows`` (local rows, channels, 2 symbols) are this rank's windows. Channels are dealt out to ranks in
+    turn.
+    """
     ends, mine = np.cumsum([0, *control.all_gather(len(rows))]), {}
     for k in range(rows.shape[1]):
         owner, window = k % control.size, np.ascontiguousarray(rows[:, k])

@@ -207,9 +207,9 @@ class Receiver:
         return 1 / like - 1 if like < 1 else math.inf
 
     def _measured(self, device, recovered, modes: int, mine: range, kept: set, progress, control):
-        """Return EVM², BER, MI, GMI, delay and offset, (6, modes, channels), and some of the symbols.
+        """Return EVM², BER, MI, GMI, delay and offset, (6, modes, channels), and a dictionary of symbols.
 
-        The symbols are those of the pairs (mode, channel) in ``kept``.
+        The dictionary is from pairs (mode, channel), those in ``kept``, to received symbols (2, symbols).
         """
         channels = self.transmitter.grid.channels
         measures, points, done = np.zeros((6, modes, channels)), {}, 0
@@ -235,7 +235,11 @@ class Receiver:
         return measures, points
 
     def _recovered(self, device, cut: Callable, matched, mine: range):
-        """Recover clock and carrier, for all channels of a mode at once; yield six values as `_equalised`."""
+        """Recover clock and carrier, for all channels of a mode at once; yield six values per mode.
+
+        The values are a list of this mode, 0 (the first channel), the recovered and the sent symbols (2,
+        channels, symbols), the delays in symbols, and the frequency offsets in turns.
+        """
         xp, form, clock = device.xp, self.transmitter.format, self.clock
         if clock == "auto":
             clock = "square-law" if self.transmitter.rolloff >= 0.05 else "data-aided"
@@ -307,7 +311,7 @@ class Receiver:
 
 
 def _clocked(device, window, sent, clock: str):
-    """Return symbols (2, channels, symbols) of a matched-filtered window, and their delay (channels,)."""
+    """Recover the clock of a matched-filtered window; return symbols (2, channels, symbols) and delays."""
     delay = recovery.symbol_clock(device, window, device.fft(sent), clock)
     return device.ifft(recovery.fold(recovery.advance(device.xp, window, delay))), delay
 
@@ -330,11 +334,11 @@ class _Bands:
             self._turn = laser_turn(device, grid, linewidth, seed, LOCAL_OSCILLATOR)
 
     def received(self, spectrum, mode: int, channels: slice, length: float, beta, density):
-        """Return windows of both rows of a mode before the matched filter: (2, channels, 2 symbols).
+        """Return each channel's part of the spectra of a mode's two rows: (2, channels, 2 symbols).
 
-        The linear phase of a ``length`` (m) of fibre is removed, and white noise of ``density`` (W/Hz, for
-        all channels; None: none) is added. The phase noise of the local oscillators is applied first, since
-        dispersion is compensated after it.
+        It is not yet filtered. The linear phase of a ``length`` (m) of fibre is removed, and white noise of
+        ``density`` (W/Hz, for all channels; None: none) is added. The phase noise of the local oscillators is
+        applied first, since dispersion is compensated after it.
         """
         device, grid = self._device, self._grid
         window = spectrum[:, self._where[channels]].astype(np.complex128)
@@ -354,7 +358,7 @@ class _Bands:
 
 
 def _unit_noise(device, grid: WdmGrid, seed: int, row: int):
-    """Return white noise of unit variance for the bins of a row, shared by all channels: complex128 (N,)."""
+    """Return complex white noise of unit variance for each frequency bin of a field row: complex128 (N,)."""
     unit = device.zeros((grid.samples,), np.complex128)
     stream = philox.stream(philox.RECEIVER, row)
     device.kernels(philox.TABLE).add_complex_normal(unit, 1.0, seed, stream, 0)

@@ -56,7 +56,7 @@ def symbol_clock(device, window, known, method: str = "data-aided"):
 
 
 def advance(xp, window, delay):
-    """Return the spectra ``window`` of signals advanced by ``delay`` symbols, (channels,): shift theorem."""
+    """Advance signals by ``delay`` (channels,) symbols; take and return their spectra, ``window``."""
     size = window.shape[-1]
     cycles = xp.asarray(np.fft.fftfreq(size, 1 / size)) * (2 / size)
     return window * xp.exp(2j * np.pi * cycles * delay[:, None])
@@ -69,7 +69,7 @@ def fold(window):
 
 
 def carrier_offset(device, window, sent):
-    """Estimate each channel's carrier offset in turns per window, and delay in symbols: floats, (channels,).
+    """Estimate for each channel the carrier's frequency offset, turns per window, and the delay in symbols.
 
     ``window`` (rows, channels, 2 symbols): spectra at 2 samples per symbol; ``sent`` (rows, channels,
     symbols). Products of samples q symbols apart, summed over the rows, depend neither on the carrier's phase
@@ -82,11 +82,14 @@ def carrier_offset(device, window, sent):
     samples = device.ifft(window)
 
     def products(rows, apart: int):
-        """Return Σ y[n + apart] y*[n] over the rows: (channels, n)."""
+        """Return the sum over rows y of y[n + apart] y*[n]: (channels, n)."""
         return (xp.roll(rows, -apart, axis=-1) * rows.conj()).sum(axis=0)
 
     def across(apart: int, first: int, last: int):
-        """Correlate products, n from first to last, with those of sent symbols, by delay: (channels, n)."""
+        """Correlate products of samples with those of sent symbols; return a value per delay, (channels, n).
+
+        Only the products from ``first`` to ``last`` count.
+        """
         # Odd samples follow half a symbol later, and count as rows.
         both = products(samples, 2 * apart).reshape(channels, n, 2).sum(axis=-1)
         both[:, :first] = both[:, last:] = 0
@@ -95,7 +98,7 @@ def carrier_offset(device, window, sent):
         return device.ifft(spectrum)
 
     def angle(apart: int, *pairs: int):
-        """Return the phase of products of pairs ``apart`` symbols apart, less the phase due to ``turns``."""
+        """Return the phase of products of samples ``apart`` symbols apart, less that due to ``turns``."""
         seen = (across(apart, *pairs) * weights).sum(axis=-1)
         return xp.angle(seen * xp.exp(-2j * np.pi * apart / n * turns))
 
@@ -115,7 +118,7 @@ def carrier_offset(device, window, sent):
 
 
 def without_offset(device, window, matched, sent):
-    """Remove the carrier offset of ``window``; return the new window, turns removed, and delay in symbols.
+    """Remove the carrier's frequency offset; return the window, the offset in turns, the delay in symbols.
 
     The offset is estimated by `carrier_offset` after the filter ``matched`` (2 symbols,), and again after
     each correction, as at first the offset misplaces the filter relative to the signal.

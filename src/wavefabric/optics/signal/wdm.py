@@ -86,7 +86,7 @@ class WdmGrid:
 
     @property
     def bins(self) -> np.ndarray:
-        """Return each channel's centre as a bin of NumPy's FFT, signed, minus optical offset: (channels,)."""
+        """Return the signed FFT bin at the centre of each channel, (channels,): minus its optical offset."""
         offsets = np.asarray(self.frequencies) - self.centre_frequency
         return -np.rint(offsets / self.resolution).astype(np.int64)
 

@@ -109,7 +109,10 @@ def draw_sweep(result: SweepResult, wanted: SweepFigure) -> Figure:
 
 
 def _look(line: tuple[int, ...], shape: tuple[int, ...]) -> tuple[Any, str]:
-    """Return colour and marker of a line by its index: the first axis sets colours, all others markers."""
+    """Return the colour and marker of a curve from ``line``, its index along the axes that are not drawn.
+
+    The first of these axes sets the colour, all others the marker.
+    """
     import matplotlib as mpl
 
     if not line:
@@ -121,7 +124,10 @@ def _look(line: tuple[int, ...], shape: tuple[int, ...]) -> tuple[Any, str]:
 
 
 def _values(result: SweepResult, quantity: str) -> np.ndarray:
-    """Return a quantity (axes …, position, mode, channel), of length 1 by mode if equal for all modes."""
+    """Return a quantity as an array over the axes of the sweep, receiver positions, modes and channels.
+
+    Modes and channels have length 1 if the quantity does not depend on them.
+    """
     axis, names = len(result.shape), list(result["position"])
     values = result.numbers(_Q if quantity == _PENALTY else quantity)
     if values.ndim - axis in (0, 2):  # a number of the solver, or the launch power
@@ -144,7 +150,10 @@ def _theory(result: SweepResult) -> np.ndarray:
 
 
 def _reduced(result: SweepResult, wanted: SweepFigure, over: str, values: np.ndarray) -> list[np.ndarray]:
-    """Return mean, minimum and maximum over selected signals and all seeds, each (other axes, abscissa)."""
+    """Return mean, minimum and maximum of ``values`` over the selected modes and channels and all seeds.
+
+    Each is an array over the other axes, then over the abscissa ``over``.
+    """
     for name, number, axis in (("mode", wanted.mode, -2), ("channel", wanted.channel, -1)):
         if number is not None:
             if not 1 <= number <= values.shape[axis]:
@@ -162,7 +171,7 @@ def _reduced(result: SweepResult, wanted: SweepFigure, over: str, values: np.nda
 
 
 def _abscissa(result: SweepResult, over: str, shape: tuple[int, ...], axes: Axes) -> np.ndarray:
-    """Return the abscissa of each line; set label, scale and ticks of ``axes``."""
+    """Set label, scale and ticks of the abscissa of ``axes``; return the abscissa values of each curve."""
     if over == _DISTANCE:
         axes.set_xlabel("distance (km)")
         return _reduced(result, SweepFigure(_DISTANCE), over, _values(result, _DISTANCE))[0] / 1e3

@@ -125,7 +125,7 @@ def axes_of_table(table: Any) -> list[Axis]:
 
 
 def _flat(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the values in a table and its subtables, with dotted keys such as ``link.length``."""
+    """Yield each dotted key, such as ``link.length``, with its value, from a table and its subtables."""
     for key, value in table.items():
         if isinstance(value, dict):
             yield from _flat(value, f"{prefix}{key}.")
@@ -155,7 +155,7 @@ class Point:
 
 @dataclass(frozen=True)
 class SweepGrid:
-    """Holds the axes, and all points of their grid, the last axis fastest."""
+    """Holds the axes of a sweep, and all points of their grid, in order with the last axis fastest."""
 
     axes: tuple[Axis, ...]
     points: tuple[Point, ...]
@@ -179,7 +179,7 @@ class SweepGrid:
         return sorted({point.fingerprint: point for point in self.points}.values(), key=order)
 
     def coordinates(self) -> dict[str, tuple[list[Any], str]]:
-        """Return values and unit of each swept key: numbers in the unit of the input, or text.
+        """Return a dictionary from swept key to its values, numbers or text, and their unit in the input.
 
         InputError if the values of an axis have different units.
         """
@@ -212,10 +212,10 @@ def in_words(values: Mapping[str, Any]) -> str:
 def make_grid(
     run: RunFile | str | Path, axes: Mapping[Any, Any] | Iterable[tuple[Any, Any]] = (), **solver: Any
 ) -> SweepGrid:
-    """Return the grid of a run file's axes and of ``axes`` (see `sweep`), which replace axes of equal keys.
+    """Return the grid of the axes in a run file and of ``axes`` (see `sweep`), which replace equal keys.
 
-    ``solver`` are keys of [solver] for all points. InputError of one line for an unknown key, a value that is
-    not allowed in a run file (with its point), two axes of one key, and too many points.
+    ``solver`` sets keys of the table [solver] for all points. InputError of one line for an unknown key, a
+    value that is not allowed in a run file (with its point), two axes of one key, and too many points.
     """
     if isinstance(run, RunFile):
         data, origin = run.model_dump(exclude_unset=True), (run.path, run.text, False)
@@ -253,7 +253,7 @@ def make_grid(
 
 
 def _with(data: dict[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a copy of the content of a run file with other ``values``; missing tables are created."""
+    """Return a copy of a run file's content with other ``values`` of dotted keys; create missing tables."""
     result = dict(data)
     for key, value in values.items():
         *tables, last = key.split(".")

@@ -47,7 +47,10 @@ class SweepResult(Result):
         )
 
     def mean_q_squared_db(self) -> np.ndarray:
-        """Return Q² in dB at the farthest position, mean of modes and channels in linear units, by axes."""
+        """Return for each point the mean Q² of modes and channels, in dB, at the farthest receiver position.
+
+        Q² is averaged in linear units; the array has the axes of the sweep.
+        """
         return mean(self.at_farthest(self.numbers("q_squared_db")), (-2, -1), True)
 
     def best(self) -> tuple[int, ...] | None:
@@ -57,7 +60,10 @@ class SweepResult(Result):
 
 
 def mean(values: np.ndarray, axis: tuple[int, ...], decibels: bool = False) -> np.ndarray:
-    """Return the mean over ``axis`` without NaN, of ``decibels`` in linear units; NaN if all are NaN."""
+    """Return the mean over ``axis`` of the values that are not NaN; NaN if all are.
+
+    With ``decibels`` values and result are in dB, but averaged in linear units.
+    """
     linear = 10 ** (values / 10) if decibels else values
     with np.errstate(divide="ignore", invalid="ignore"):
         result = np.nansum(linear, axis) / np.sum(~np.isnan(linear), axis)

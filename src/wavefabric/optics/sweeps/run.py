@@ -188,7 +188,7 @@ class _Sweep:
             raise type(error)(f"{error}; point: {point}") from None
 
     def _tell(self, text: str) -> None:
-        """Warn unless an earlier warning differs only in its numbers."""
+        """Show a warning, unless an earlier one differs from it only in its numbers."""
         texts = self.told.setdefault(re.sub(r"[\d.e+-]+", "", text), set())
         if self.first and not texts:
             self.progress.finish()
@@ -217,7 +217,10 @@ class _Sweep:
         return self.folder / f"{fingerprint}.h5"
 
     def _begin(self, resume: bool) -> None:
-        """Create the points' folder, cleared first without ``resume``; reject points of another sweep."""
+        """Create the folder of finished points, or with ``resume`` use what it contains; otherwise clear it.
+
+        A folder with points of another sweep is rejected.
+        """
         if not resume:
             self._remove()
         here = {match[1] for match in self._names() if match[2] in ("", ".checkpoint")}
@@ -245,7 +248,7 @@ class _Sweep:
 
 
 def payload(grid: SweepGrid, file: Callable[[str], Path]) -> tuple[dict[str, Any], list[str]]:
-    """Return the content of the result file from the points' result files, and all warnings, each once.
+    """Combine the points' result files; return the content of the sweep's file, and all warnings, each once.
 
     ``file(fingerprint)`` returns the path of a point's file. Where points differ in modes, channels or
     positions, missing values are NaN.
@@ -283,7 +286,7 @@ def payload(grid: SweepGrid, file: Callable[[str], Path]) -> tuple[dict[str, Any
 
 
 def _coordinates(grid: SweepGrid, results: list[Result], positions: list[str]) -> dict[str, Data]:
-    """Return the coordinates: swept keys, receiver positions, modes and channels."""
+    """Return the datasets that label a sweep's dimensions: swept keys, positions, modes and channels."""
 
     def common(key: str) -> Any:
         """Return the value of ``key`` if it is equal in all results; else, or without results, None."""
@@ -304,7 +307,10 @@ def _coordinates(grid: SweepGrid, results: list[Result], positions: list[str]) -
 
 
 def _quantities(result: Result, positions: list[str]) -> Iterator[tuple[str, tuple[int, ...], Any, str, str]]:
-    """Yield a point's numbers: path in the sweep's file, position index (if any), value, unit, meaning."""
+    """Yield each quantity of a point: its path in the sweep's file, position index, value, unit and meaning.
+
+    The index is empty for a quantity that is not of one position.
+    """
     power, solver = result["signal/launch_power"], result.attrs("solver")
     yield "launch_power", (), power, "W", "per mode and channel, both polarisations"
     for name, meaning in _SOLVER.items():

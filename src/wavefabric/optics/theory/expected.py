@@ -66,7 +66,7 @@ class Expectation:
         return 10 * np.log10(self.snr)
 
     def arrays(self) -> dict[str, Array]:
-        """Return signal, noise powers (W) except ``recovery``, SNR and Q² as arrays by name."""
+        """Return a dictionary from name to array: signal, noise (W) except ``recovery``, SNR and Q² in dB."""
         return {name: getattr(self, name) for name in ("signal", *PARTS, "snr", "q_squared_db")}
 
 
@@ -79,14 +79,15 @@ def expected_quality(
     options: Options | None = None,
     joint: Sequence[int] | None = None,
 ) -> dict[str, Expectation]:
-    """Return the expected quality of every mode and channel back-to-back and after the spans ``at``.
+    """Return a dictionary from receiver position to the `Expectation` there, for every mode and channel.
 
-    By default ``at`` is every span; keys are "back_to_back", "span_1", … as in result files. ``receiver``
-    provides the transmitter, the OSNR of loaded noise, the carrier-phase recovery and the equaliser. The
-    equaliser treats ``joint`` modes together, a list of numbers of modes. ``spans`` describes the link, whose
-    amplifiers have the noise figure ``noise_figure_db`` (None: noiseless). ``fibre`` is expanded at the
-    grid's centre frequency. If ``options`` has steps or a sample rate, ``numerical`` is the interference that
-    these add; the phase window of ``options`` is replaced by the receiver's.
+    The positions are "back_to_back" and "span_1", "span_2", … as in result files, after the spans ``at``, by
+    default all. ``receiver`` provides the transmitter, the OSNR of loaded noise, the carrier-phase recovery
+    and the equaliser. ``joint`` lists the numbers of modes in the sets that the equaliser treats together, by
+    default one set. ``spans`` describes the link, whose amplifiers have the noise figure ``noise_figure_db``
+    (None: noiseless). ``fibre`` is expanded at the grid's centre frequency. If ``options`` has steps or a
+    sample rate, ``numerical`` is the interference that these add; the phase window of ``options`` is replaced
+    by the receiver's.
     """
     instance("fibre", fibre, Fibre)
     instance("receiver", receiver, Receiver)
@@ -134,7 +135,7 @@ def _counts(key: str, values: Any, most: int) -> list[int]:
 
 
 def _across(offsets: Array, values: Array) -> Array:
-    """Return ``values`` (modes, channels) with the NaN of some channels interpolated over frequency."""
+    """Replace NaN of some channels of ``values`` (modes, channels) by interpolation over frequency."""
     order = np.argsort(offsets)
     at = order[np.isfinite(values[0, order])]
     if len(at) in (1, len(order)):
@@ -145,7 +146,10 @@ def _across(offsets: Array, values: Array) -> Array:
 def interference_after(
     numbers: Sequence[int], fibre: Fibre, receiver: Receiver, spans: Spans, options: Options
 ) -> dict[int, Array]:
-    """Return nonlinear interference (W) by number of spans; of many ``numbers`` some are interpolated."""
+    """Return a dictionary from number of spans to nonlinear interference, W, (modes, channels).
+
+    If there are many ``numbers`` of spans, results of some are interpolated.
+    """
     nodes = list(numbers)
     if nodes:
         least = max((n for n in EVALUATED if n <= nodes[0]), default=1)
@@ -179,7 +183,10 @@ def added_error(receiver: Receiver, error: Array, rows: Array, dispersion: Array
 
 
 def _training(receiver: Receiver, rows: Array) -> Array | float:
-    """Return the noise that trained taps of a MIMO equaliser add, over the input noise, mean over symbols."""
+    """Return the noise that a MIMO equaliser adds by errors of its taps, as a fraction of its input noise.
+
+    The fraction is a mean over symbols.
+    """
     options, symbols = receiver.equaliser, receiver.transmitter.grid.symbols
     if options is None:
         return 0.0
@@ -194,10 +201,11 @@ def _training(receiver: Receiver, rows: Array) -> Array | float:
 def _blind(receiver: Receiver, size: int, error: Array) -> Array:
     """Return the variance (rad²) of a blind phase estimate from ``size`` symbols, less the noise it removes.
 
-    With weights w the phase is estimated as the sum of w h/m over symbols, where h is a function of a symbol
-    with mean 0, and m its mean change per radian of phase. A symbol's own noise, of variance σ², correlates
-    with h/m by σ²/2 for any h (Stein's identity). For the fourth power h = Im (1 + e)⁴/4, with Gaussian noise
-    e. A blind search ends where the mean of h = Im y d* is 0, with d the decision for y.
+    ``error`` is the noise-to-signal power ratio. With weights w the phase is estimated as the sum of w h/m
+    over symbols, where h is a function of a received symbol, with mean 0, and m is its mean change per radian
+    of phase. A symbol's own noise, of variance σ², correlates with h/m by σ²/2 for any h (Stein's identity).
+    For the fourth power h = Im (1 + e)⁴/4, with Gaussian noise e. A blind search ends where the mean of h =
+    Im y d* is 0, with y the received symbol and d the decision for it.
     """
     blind, error = receiver.phase == "blind-search", np.minimum(error, 1e6)
     weights = window_weights(size, BLIND_OWN if blind else None)
@@ -210,9 +218,10 @@ def _blind(receiver: Receiver, size: int, error: Array) -> Array:
 
 
 def _decisions(form: Constellation, error: float) -> tuple[float, float]:
-    """Return mean h² and mean dh/dphase of h = Im y d*, at the noise-to-signal power ratio ``error``.
+    """Return the means of h² and of dh/dphase at the noise-to-signal power ratio ``error``.
 
-    y is a received symbol, and d the decision for it: the nearest point of the constellation.
+    Here h = Im y d*, with y a received symbol and d the decision for it: the nearest point of the
+    constellation.
     """
     sent, sigma = np.unique(np.imag(form.points)), math.sqrt(max(error, 1e-12) / 2)
     bounds = np.array([-np.inf, *(sent[1:] + sent[:-1]) / 2, np.inf])

@@ -82,7 +82,7 @@ class Spans:
         return math.exp(loss)
 
     def net_gain(self, fibre: Fibre) -> Array:
-        """Return the power gain of a span with its amplifier by mode, (modes,)."""
+        """Return for each mode the power gain of a span with the amplifier after it, (modes,)."""
         loss = fibre.alpha * self.length
         return np.exp(loss.mean() - loss) if self.gain is None else self.gain * np.exp(-loss)
 
@@ -144,9 +144,9 @@ def nonlinear_interference(
 
 
 def _interference(sums: Sums, i: RowKind, squares: np.ndarray, form: Constellation) -> np.ndarray:
-    """Return the interference of rows ``sums.j`` on rows i before the link's gain, W, (rows of i, channels).
+    """Return the interference that rows ``sums.j`` cause in the rows of ``i``, W, (rows of i, channels).
 
-    ``squares`` (2M, 2M) are (γκ)² between field rows.
+    It is without the net gain of the link. ``squares`` (2M, 2M) are (γκ)² between field rows.
     """
     own = np.diagonal(squares)[i.rows] * (i is sums.j)
     others = squares[np.ix_(i.rows, sums.j.rows)].sum(axis=1) - own
@@ -165,7 +165,10 @@ def _interference(sums: Sums, i: RowKind, squares: np.ndarray, form: Constellati
 
 
 def _kinds(fibre: Fibre, density: np.ndarray, spans: Spans, comb: Comb) -> list[RowKind]:
-    """Group field rows of equal β, α and ``density`` (modes, channels), power over symbol rate in W/Hz."""
+    """Return a `RowKind` for each set of field rows with equal β, α and ``density``.
+
+    ``density`` (modes, channels) is the power of a row over the symbol rate, in W/Hz.
+    """
     density = np.ascontiguousarray(density)
     keys, net = np.column_stack([fibre.beta, fibre.alpha, density]), spans.net_gain(fibre)
     _, modes, kind = np.unique(keys, axis=0, return_index=True, return_inverse=True)

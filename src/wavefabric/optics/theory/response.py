@@ -39,7 +39,7 @@ MATCHED, CORRELATED = 300.0, 150.0
 
 
 class Table(NamedTuple):
-    """Holds a function of the phase mismatch Δβ, tabulated from 0, in the layout of ``four_wave.h``."""
+    """Holds a function of the phase mismatch Δβ ≥ 0 and its integrals, in the layout of ``four_wave.h``."""
 
     values: np.ndarray
     once: np.ndarray  # integral of ``values`` over Δβ
@@ -73,7 +73,7 @@ class Steps:
         return length / step_count(length, self.step, self.sections)
 
     def factor(self, rate, length: float):
-        """Return the factor of μ due to the steps, complex; ``rate`` is iΔβ − α, 1/m."""
+        """Return the factor of μ, a sum of mixing products, due to the steps; ``rate`` is iΔβ − α, 1/m."""
         weights, positions, _ = QUADRATURES[self.integrator]
         double = rate * self.taken(length)
         kicks = sum(w * np.exp(double * c) for w, c in zip(weights, positions, strict=True))
@@ -82,7 +82,10 @@ class Steps:
 
 @dataclass(frozen=True)
 class Accumulation:
-    """Describes ``spans`` spans of ``length`` m with attenuation ``alpha`` (1/m), net power ``gain`` each."""
+    """Describes how mixing products add up over ``spans`` spans of ``length`` m.
+
+    ``alpha`` is the power attenuation (1/m), ``gain`` the net power gain of a span with its amplifier.
+    """
 
     alpha: float
     length: float
@@ -93,11 +96,14 @@ class Accumulation:
 
     @property
     def matched(self) -> float:
-        """Return the mismatch up to which products of a span add up in phase, 1/m: α, or 1/L if larger."""
+        """Return the phase mismatch, 1/m, up to which a span's products add in phase: α, or 1/L if larger."""
         return max(self.alpha, 1 / self.length)
 
     def amplitude(self, mismatch, first: int = 0, spans: int | None = None) -> np.ndarray:
-        """Return μ in m at mismatches Δβ (1/m), added coherently over ``spans`` spans from ``first``."""
+        """Return μ, the sum of a mixing product over spans, in m, at the phase mismatches Δβ (1/m).
+
+        The sum is coherent, over ``spans`` spans (None: all) from span ``first``.
+        """
         rate = 1j * np.asarray(mismatch) - self.alpha
         turn = self.gain * np.exp(1j * np.asarray(mismatch) * self.length)
         count, near = self.spans if spans is None else spans, abs(turn - 1) < 1e-9
@@ -106,7 +112,7 @@ class Accumulation:
         return out if self.steps is None else out * self.steps.factor(rate, self.length)
 
     def power_table(self) -> Table:
-        """Return |μ|² (m²) and its integrals over Δβ."""
+        """Return a table of |μ|² (m²), the strength of mixing products, and its integrals over Δβ."""
         spans = self.spans if self.coherent else 1
         scale = 1.0 if self.coherent else float(sum(self.gain ** (2 * s) for s in range(self.spans)))
         decay, loss = math.exp(-self.alpha * self.length), self.matched

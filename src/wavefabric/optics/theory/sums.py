@@ -32,7 +32,7 @@ legendre = lru_cache(64)(np.polynomial.legendre.leggauss)
 
 
 class Comb(NamedTuple):
-    """Describes channels by their ``centres`` (C,), ascending, in Hz from the fibre's centre, and pulses."""
+    """Describes channels: ``centres`` (C,), ascending, in Hz from the fibre's centre, and their pulse."""
 
     centres: np.ndarray
     rate: float  # symbol rate, Hz
@@ -40,9 +40,9 @@ class Comb(NamedTuple):
 
 
 class Nodes(NamedTuple):
-    """Holds quadrature nodes for the interference at frequencies f.
+    """Holds quadrature nodes for the interference at frequencies f due to light at frequencies f1.
 
-    ``f`` (F,) is in Hz. For each f, ``x`` (F, X) has the offsets f1 − f of frequencies f1 of other light.
+    ``f`` (F,) is in Hz. For each f, ``x`` (F, X) has the offsets f1 − f in Hz.
     """
 
     f: np.ndarray
@@ -58,10 +58,11 @@ class Nodes(NamedTuple):
 
 
 def spectral_nodes(count: int, rolloff: float) -> tuple[np.ndarray, np.ndarray]:
-    """Return nodes u (symbol rates from the centre) and weights (sum 1) for ∫ g(u) … du, g a raised cosine.
+    """Return nodes u and weights for integrals of the form ∫ g(u) … du, with a raised cosine g.
 
-    ``count`` nodes lie in the flat part. Those on the edges are Gauss nodes in the height of g (Chebyshev's
-    of the third kind), so that powers of g are integrated exactly: mixing multiplies up to four of them.
+    u is in symbol rates from the centre; the weights add up to 1. ``count`` nodes lie in the flat part. Those
+    on the edges are Gauss nodes in the height of g (Chebyshev's of the third kind), so that powers of g are
+    integrated exactly: mixing multiplies up to four of them.
     """
     u, w = legendre(count)
     edge = (rolloff > 0) + (rolloff > 0.2) + (rolloff > 0.5)
@@ -78,9 +79,11 @@ def window_weights(window: int, own: float | None = None) -> np.ndarray:
 
 
 def _own(offset: float, comb: Comb, scale: float, window: int | None, symbols: int | None) -> np.ndarray:
-    """Return nodes x = f1 − f for f1 in f's channel, weights, and fractions of slow phase noise: (3, X).
+    """Return the nodes for light in the same channel: offsets f1 − f, weights, slow fractions, (3, X).
 
-    f is ``offset`` Hz above the channel's centre. Nodes are Gauss–Legendre in asinh(x/scale): dense at x = 0.
+    f is ``offset`` Hz above the channel's centre. A slow fraction is that of slow phase noise, which
+    carrier-phase recovery removes. Nodes are Gauss–Legendre in asinh(x/scale), with x = f1 − f: dense at x =
+    0.
     """
     slowest = comb.rate / symbols / 2 if symbols else 0.0
     # Beyond two zeros of the window's response its side lobes cancel.
@@ -112,9 +115,10 @@ def nodes_of(
 ) -> Nodes:
     """Return the quadrature nodes for the interference in ``channels`` (indices).
 
-    ``scale`` (Hz) is the finest structure of |μ|² over x = f1 − f. ``window`` is the number of symbols of the
-    carrier-phase estimate, None for one phase over the sequence. ``symbols`` is the length of the sequence,
-    whose mean phase is known, None if endless. By aliasing, light at f + ``alias`` (Hz) appears at f.
+    ``scale`` (Hz) is the width of the finest structure of the mixing strength |μ|² over x = f1 − f.
+    ``window`` is the number of symbols of the carrier-phase estimate, None for one phase over the sequence.
+    ``symbols`` is the length of the sequence, whose mean phase is known, None if endless. By aliasing, light
+    at f + ``alias`` (Hz) appears at f.
     """
     at, fraction = spectral_nodes(RECEIVED, comb.rolloff)
     beside, far = (spectral_nodes(count, comb.rolloff) for count in (BESIDE, FAR))
@@ -138,7 +142,7 @@ def nodes_of(
 
 
 class Row(NamedTuple):
-    """Describes a field row in SI: β1 … β4; by channel power over symbol rate, phase, delay and β2."""
+    """Describes a field row in SI: β1 … β4; for each channel power over symbol rate, phase, delay and β2."""
 
     beta: np.ndarray
     density: np.ndarray
@@ -149,7 +153,7 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class RowKind:
-    """Describes all field rows of equal β, channel powers, attenuation (1/m) and net power gain per span."""
+    """Describes a set of field rows of equal β, channel powers, attenuation (1/m) and net gain per span."""
 
     row: Row
     alpha: float
@@ -175,7 +179,11 @@ def walk_off(kinds: list[RowKind], comb: Comb) -> float:
 
 
 def overlap_areas(comb: Comb) -> Array:
-    """Return overlap integrals (Hz) of two raised cosines, and of two roots, by their distance: (2, 1025)."""
+    """Return the overlap integral (Hz) of the spectra of two channels for 1025 distances: (2, 1025).
+
+    The first row is that of two raised cosines, the second that of two roots of them. Distances are from 0 to
+    the width of a spectrum.
+    """
     width = 1 + comb.rolloff
     root = root_raised_cosine(((np.arange(8192) + 0.5) / 8192 - 0.5) * width, comb.rolloff)
     areas = [[g[8 * k :] @ g[: 8192 - 8 * k] for k in range(1025)] for g in (root**2, root)]
@@ -213,17 +221,22 @@ class Sums:
         return self.accumulation.power_table()
 
     def gaussian(self, i: RowKind) -> Array:
-        """Return ∬ G_i(f1) G_j(f2) G_j(f3) |μ|², and the part of this power that is slow phase noise."""
+        """Return the interference of Gaussian symbols, W, and the part of it that is slow phase noise.
+
+        The interference is ∬ G_i(f1) G_j(f2) G_j(f3) |μ|² in each received channel, with the spectra G of
+        rows i and j and f3 = f1 + f2 − f.
+        """
         rows, sums = (i.row, self.j.row), np.zeros((2, len(self.nodes.f)))
         _sum("interference_double", self.nodes, self.comb, self.areas[0], rows, self._power, sums)
         return self._received(sums)
 
     def correlated(self, i: RowKind) -> Array:
-        """Return ∫ G_i |∫ √(G_j G_j) μ|²/R, less slow phase noise; R is the symbol rate.
+        """Return the factor of Φ4 in the interference, W: that of pairs of fields from the same symbols.
 
-        The inner integral is over pairs f2, f3 in one channel of j, and f1 is in the received channel. The
-        result depends on the delay between the two channels, and hardly on the channels themselves: it is
-        interpolated over delay, with β2 at the middle of all channels.
+        It is ∫ G_i |∫ √(G_j G_j) μ|²/R, less slow phase noise, with the symbol rate R. The inner integral is
+        over pairs f2, f3 in one channel of j, and f1 is in the received channel. The result depends on the
+        delay between the two channels, and hardly on the channels themselves: it is interpolated over delay,
+        with β2 at the middle of all channels.
         """
         comb, mine = self.comb, self.nodes.received[:: self.nodes.each]
         walks = np.subtract.outer(i.row.delays[mine], self.j.row.delays)

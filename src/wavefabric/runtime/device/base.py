@@ -7,7 +7,7 @@ from wavefabric.runtime.kernels.table import KernelTable
 
 
 def repeated(work: Callable[[], Any]) -> Callable[..., None]:
-    """Return a function ``repeat(times=1)`` that calls ``work`` that many times."""
+    """Return a function ``repeat(times=1)``, each call of which calls ``work`` ``times`` times."""
 
     def repeat(times: int = 1) -> None:
         for _ in range(times):
@@ -17,10 +17,10 @@ def repeated(work: Callable[[], Any]) -> Callable[..., None]:
 
 
 class InPlaceFFT(Protocol):
-    """A planned in-place Fourier transform of complex arrays of one shape.
+    """A planned in-place Fourier transform of complex arrays along one axis, which has N points.
 
-    ``forward`` has the sign of ``numpy.fft.fft`` and no scale. ``backward`` is N times the inverse: the
-    caller includes 1/N in the factors that multiply the spectrum.
+    ``forward(array)`` has the sign of ``numpy.fft.fft`` and no scale factor. ``backward(array)`` computes the
+    inverse transform times N: the caller includes 1/N in the factors by which it multiplies the spectrum.
     """
 
     def forward(self, array: Any, /) -> None: ...
@@ -31,7 +31,8 @@ class InPlaceFFT(Protocol):
 class RealFFT(Protocol):
     """A planned Fourier transform of real fields (Nz, Ny, Nx) to spectra (Nz, Ny, Nx//2+1) and back.
 
-    ``forward`` has NumPy's sign and no scale; ``backward`` is N times the inverse, and overwrites its input.
+    ``forward`` has the sign of ``numpy.fft.rfftn`` and no scale factor. ``backward`` computes the inverse
+    transform times the number of points along the transformed axes, and overwrites its input.
     """
 
     def forward(self, real: Any, spectrum: Any, /) -> None: ...
@@ -64,10 +65,10 @@ class Device(Protocol):
         ...
 
     def copy(self, target, source, /) -> None:
-        """Copy ``source`` to ``target``, contiguous arrays of one shape and dtype, on the device or host."""
+        """Copy ``source`` to ``target``, contiguous arrays of equal shape and dtype, on device or host."""
 
     def asarray(self, array, /, dtype=None) -> Any:
-        """Return a copy of ``array`` on this device (``array`` itself if it is already there)."""
+        """Return ``array`` on this device with type ``dtype`` (None: its own); copy it only if necessary."""
 
     def to_host(self, array, /) -> Any:
         """Return a NumPy copy of ``array`` (the array itself on a CPU)."""
@@ -85,7 +86,7 @@ class Device(Protocol):
         ...
 
     def borrow(self, array, /) -> Any:
-        """Return a contiguous array as a 1-D view that does not keep its memory alive."""
+        """Return a 1-D view of a contiguous array; the view does not keep the memory alive."""
 
     def fft(self, array, axis: int = -1) -> Any:
         """Return the Fourier transform as ``numpy.fft.fft`` does; single precision stays single."""
@@ -94,15 +95,15 @@ class Device(Protocol):
         """Return the inverse Fourier transform as ``numpy.fft.ifft`` does; single precision stays single."""
 
     def row_fft(self, rows: int, n: int, dtype) -> InPlaceFFT:
-        """Plan transforms along n of complex arrays (k, n) with up to ``rows`` rows, or of one row (n,)."""
+        """Plan in-place transforms of the rows of complex arrays, (k, n) with k up to ``rows`` or (n,)."""
         ...
 
     def real_fft(self, shape: tuple[int, int, int], dtype, axes: tuple[int, ...] = (0, 1, 2)) -> RealFFT:
-        """Plan transforms of real fields of ``shape`` along ``axes``: all axes, or the last one or two."""
+        """Plan transforms of real fields of ``shape`` along ``axes``: the last axis, the last two or all."""
         ...
 
     def axis_fft(self, shape: tuple[int, int, int], dtype, axis: int) -> InPlaceFFT:
-        """Plan transforms along ``axis`` (0 or 1) of contiguous complex arrays of ``shape``."""
+        """Plan in-place transforms along ``axis`` (0 or 1) of contiguous complex arrays of ``shape``."""
         ...
 
     def export(self, array) -> Callable[[], Any]:
@@ -128,10 +129,11 @@ class Device(Protocol):
         """
 
     def graph(self, work: Callable[[], None], kernels_alone: bool = False) -> Callable[..., None]:
-        """Return a function ``repeat(times=1)`` that repeats all launches of ``work`` in less host time.
+        """Return a function ``repeat(times=1)`` that repeats ``work`` in less host time than calls of it.
 
-        A GPU captures a CUDA graph. A CPU records the launches if ``kernels_alone`` says that ``work`` only
-        launches kernels of tables; otherwise it calls ``work`` again.
+        A GPU captures the kernel launches of ``work`` in a CUDA graph. A CPU records the launches if
+        ``kernels_alone`` says that ``work`` only launches kernels of tables; otherwise it calls ``work``
+        again.
         """
         ...
 

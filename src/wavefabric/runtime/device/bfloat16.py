@@ -14,7 +14,7 @@ NAME = "bfloat16"
 
 @cache
 def bfloat16() -> np.dtype:
-    """Return the dtype of bfloat16; `MissingExtra` without ml_dtypes."""
+    """Return the NumPy dtype of bfloat16; raise `MissingExtra` if ml_dtypes is not installed."""
     try:
         from ml_dtypes import bfloat16 as scalar
     except ImportError:
@@ -23,12 +23,16 @@ def bfloat16() -> np.dtype:
 
 
 def named(dtype: Any) -> np.dtype:
-    """Return ``dtype`` as a NumPy dtype; the name "bfloat16" needs ml_dtypes, else `MissingExtra`."""
+    """Convert a type or its name to a NumPy dtype; `MissingExtra` for "bfloat16" without ml_dtypes."""
     return bfloat16() if isinstance(dtype, str) and dtype == NAME else np.dtype(dtype)
 
 
 def viewed(array: Any, view: Callable[[Any], Any]) -> Any:
-    """Return ``view(array)``; ``view`` gets bfloat16 tensors of PyTorch, unknown to NumPy, as int16."""
+    """Return ``view(array)``, which is ``array`` as an array of NumPy or CuPy in the same memory.
+
+    NumPy does not know PyTorch's bfloat16: of such a tensor ``view`` gets an int16 view, and its result is
+    converted to a view of type bfloat16.
+    """
     if str(getattr(array, "dtype", "")) != f"torch.{NAME}":
         return view(array)
     result = view(array.view(sys.modules["torch"].int16))

@@ -40,18 +40,18 @@ class CpuRowFFT:
         self._kernels.transform_rows(self._plan, np.atleast_2d(field), True)
 
     def arrange(self, factors: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
-        """Return spectral factors in the layout that `multiply` reads: real, (sets, `RowPlan.factors`).
+        """Copy sets of spectral factors to the memory layout that `multiply` reads, and return the copy.
 
-        ``factors`` is (sets, n), complex128; each row of a field is multiplied by one of the sets. The result
-        is written to ``out`` if that is given.
+        ``factors`` is (sets, n), complex128; each row of a field will be multiplied by one of the sets. The
+        result is real, (sets, `RowPlan.factors`), in ``out`` if that is not None.
         """
         return self._arranged(self._plan, factors, out)
 
     def multiply(self, field: np.ndarray, arranged: np.ndarray, kinds: np.ndarray) -> None:
         """Multiply the spectrum of each row of ``field`` by spectral factors, in place and without scaling.
 
-        Each row is transformed, multiplied and transformed back. ``kinds``, (rows,) int32, is the number of
-        each row's set of factors in ``arranged``, which is a result of `arrange`.
+        Each row is transformed, multiplied and transformed back. ``arranged`` is a result of `arrange`;
+        ``kinds[i]`` (int32) is the index of the set of factors in it by which row i is multiplied.
         """
         together = len(field) < self._device.threads and self._plan.inner == self._plan.points
         for part in _PARTS if together else (_ALL,):
@@ -83,7 +83,10 @@ class CpuAxisFFT:
 
 
 class CpuRealFFT:
-    """Transforms real fields of ``shape`` along x, then along those of ``axes`` with more than one point."""
+    """Transforms real fields of ``shape`` (Nz, Ny, Nx) to spectra along x, y and z, in this order, and back.
+
+    Of y and z only those axes are transformed that are in ``axes`` and have more than one point.
+    """
 
     def __init__(self, device: Any, shape: tuple[int, int, int], dtype: Any, axes: tuple[int, ...]):
         nz, ny, nx = map(int, shape)

@@ -34,7 +34,10 @@ def launch(function, grid, block, arguments, shared: int = 0) -> None:
 
 
 def prepared(function, blocks: int, threads: int, arguments, shared: int = 0):
-    """Return a function that repeats a kernel launch on a 1-D grid with less host time than `launch`."""
+    """Return a function that launches a kernel with these arguments, in less host time than `launch`.
+
+    The grid has ``blocks`` blocks of ``threads`` threads, each block with ``shared`` bytes of shared memory.
+    """
     values = [np.asarray(a.data.ptr if isinstance(a, cupy.ndarray) else a) for a in arguments]
     addresses = np.array([value.ctypes.data for value in values], np.uintp)
     which, where = function.kernel.ptr, addresses.ctypes.data
@@ -95,7 +98,7 @@ class CudaRowFFT:
 
 
 class CudaRealFFT:
-    """Transforms real 3-D fields by cuFFT along their last axes, from one array to another."""
+    """Transforms real 3-D fields to spectra by cuFFT along their last one, two or three axes, and back."""
 
     def __init__(self, shape, dtype, axes: tuple[int, ...] = (0, 1, 2)):
         # cuFFT needs adjacent axes: an axis of one point between two others is transformed too.
@@ -224,7 +227,7 @@ class CudaDevice:
         return cupy.fft.ifft(array, axis=axis)
 
     def export(self, array):
-        """Return a function that copies ``array`` to the host, after the work that is enqueued now."""
+        """Return a function that copies ``array`` to the host once the work enqueued so far is done."""
         ready = cupy.cuda.Event(disable_timing=True)
         ready.record()
 
@@ -267,12 +270,12 @@ class CudaDevice:
     launch, prepared = staticmethod(launch), staticmethod(prepared)
 
     def resident_blocks(self, function, threads: int, shared: int) -> int:
-        """Return how many blocks of a kernel, with ``shared`` bytes each, a multiprocessor runs at once."""
+        """Return how many blocks of a kernel a multiprocessor runs at once, each with ``shared`` bytes."""
         ask = cupy.cuda.driver.occupancyMaxActiveBlocksPerMultiprocessor
         return int(ask(function.kernel.ptr, threads, shared))
 
     def graph(self, work, kernels_alone: bool = False):
-        """Capture the launches of ``work``; return a function that replays them on the current stream."""
+        """Capture ``work`` in a CUDA graph; return a function that replays it on the current stream."""
         with self._capture:
             self._capture.begin_capture()
             try:

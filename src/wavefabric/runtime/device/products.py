@@ -4,7 +4,7 @@ import numpy as np
 
 
 def random_matrix(shape: tuple[int, int], arithmetic: str):
-    """Return a fixed matrix of Gaussian random numbers for timing: GPUs multiply zeros faster."""
+    """Return a fixed matrix of Gaussian random numbers for timing; GPUs would multiply zeros faster."""
     return np.random.default_rng(0).standard_normal(shape, np.float32)
 
 

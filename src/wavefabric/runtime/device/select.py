@@ -17,7 +17,7 @@ def cuda_count() -> int:
 
 
 def _cuda(index: int | None = None) -> tuple[Any, str]:
-    """Return the module `device.cuda`, or None if no GPU can be used, and a text that says why.
+    """Return the module `device.cuda` and "available", or None and the reason why no GPU can be used.
 
     With ``index`` the CUDA context of that GPU is created while CuPy is imported.
     """

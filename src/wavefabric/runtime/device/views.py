@@ -62,6 +62,6 @@ def _from_dlpack(array: Any) -> np.ndarray:
 
 
 def borrow(array: np.ndarray, /) -> np.ndarray:
-    """Return a contiguous array as a 1-D view that does not keep its memory alive."""
+    """Return a 1-D view of a contiguous array; the view does not keep the memory alive."""
     # For a type that NumPy lacks, the interface has the width, but not the type.
     return np.asarray(_Memory(array, (array.size,))).view(array.dtype)

@@ -74,11 +74,14 @@ class CollectiveCalls:
         return self._call("all-reduce", array, array, **algorithm)
 
     def all_gather(self, part, out=None, **algorithm: Unpack[CallOptions]):
-        """Return an array whose entry r is ``part`` of rank r, in ``out`` if given; all ranks call this."""
+        """Gather ``part`` of all ranks; return an array whose entry r is the part of rank r.
+
+        The result is in ``out`` or a new array. All ranks make this call.
+        """
         return self._call("all-gather", part, out, **algorithm)
 
     def reduce_scatter(self, array, out=None, **algorithm: Unpack[CallOptions]):
-        """Sum ``array`` over all ranks; return the entry of the sum that has the number of this rank.
+        """Sum ``array`` over all ranks; return entry r of the sum on rank r.
 
         ``array`` is (ranks, ...). The result is in ``out`` or a new array. All ranks make this call.
         """
@@ -112,7 +115,7 @@ class CollectiveCalls:
         return target if out is None else out
 
     def _arrays(self, collective: str, array, out, root: int) -> tuple[Any, Any]:
-        """Return the arrays that an operation reads and writes; in place both are the same array."""
+        """Return the array that an operation reads and the one that it writes; in place they are the same."""
         key = "part" if collective == "all-gather" else "array"
         in_place = collective in _IN_PLACE
         source = self._view(key, array, in_place and not (collective == "broadcast" and self.rank == root))
@@ -151,7 +154,7 @@ class CollectiveCalls:
 
 
 def _checked_algorithm(algorithm: str | Schedule, radix: int | None, pieces: int) -> str:
-    """Return the name of an algorithm, or the digest that identifies a schedule."""
+    """Check the options of a call; return the algorithm's name, or a digest that identifies a schedule."""
     from wavefabric.runtime.exchange.prepared_calls import Schedule, schedule_digest
 
     whole("pieces", pieces, 1)
@@ -167,9 +170,9 @@ def _checked_algorithm(algorithm: str | Schedule, radix: int | None, pieces: int
 
 
 def checked_tuning(control: Control, tuning: str | Path | Tuning | None) -> Tuning | None:
-    """Return a tuning; if it is a file, rank 0 reads it for all ranks, which make this call together.
+    """Return ``tuning`` as a `Tuning`; if it is a path, rank 0 reads the file for all ranks.
 
-    `InputError` for a tuning of another number of ranks.
+    All ranks make this call. None stays None. `InputError` for a tuning of another number of ranks.
     """
     if tuning is None:
         return None

@@ -165,7 +165,7 @@ class Communicator(CollectiveCalls):
         return f"{self.transport}, {by}" if self.one_sided else self.transport
 
     def symmetric(self, shape, dtype) -> SymmetricArray:
-        """Return an array that kernels of all ranks may write (`Transport.symmetric`); all call this."""
+        """Allocate an array on each rank into which kernels of all ranks may write; all ranks call this."""
         return self._transport.symmetric(shape, np.dtype(dtype))
 
     def describe(self) -> dict[str, Any]:

@@ -50,7 +50,7 @@ class Control:
         """Wait until all ranks have called this."""
 
     def max(self, value: Any) -> Any:
-        """Return the (elementwise) maximum over all ranks; NaN if the value of any rank is NaN."""
+        """Return the maximum over ranks of a number, or of each element of an array; NaN if one is NaN."""
         return value
 
     def sum(self, value: Any) -> Any:
@@ -64,7 +64,10 @@ class Control:
         """Receive from rank ``peer`` into a contiguous host array of the same size."""
 
     def gather_failures(self, message: str, code: int, timeout: float) -> list[tuple[str, int]] | None:
-        """Wait up to ``timeout`` s for all ranks to fail; return message and exit code of each, else None."""
+        """Wait up to ``timeout`` s until all ranks call this, as each does when it has failed.
+
+        Return a list with (message, exit code) of each rank, or None if some ranks have not called in time.
+        """
         return [(message, code)]
 
     def abort(self, code: int) -> NoReturn:
@@ -139,9 +142,10 @@ def check_agreement(control: Control, facts: dict[str, str]) -> None:
 
 
 def on_first_rank(control: Control, call: Callable[[], _T]) -> _T:
-    """Run ``call`` on rank 0; all ranks make this call and return its (small) value or raise its error.
+    """Run ``call`` on rank 0; return its value, or raise its error, on all ranks.
 
-    On other ranks an error that is no InputError or OSError becomes a RuntimeError.
+    All ranks enter this function together. The value should be small, since it is sent to all. On other ranks
+    than 0 an error that is no InputError or OSError becomes a RuntimeError.
     """
     value, error = _attempt(call) if control.rank == 0 else (None, None)
     value, told = control.bcast((value, _for_all(error)))
@@ -151,9 +155,10 @@ def on_first_rank(control: Control, call: Callable[[], _T]) -> _T:
 
 
 def on_all_ranks(control: Control, call: Callable[[], _T]) -> _T:
-    """Run ``call``, which must not communicate, on every rank; if it fails on one, all ranks raise the error.
+    """Run ``call`` on every rank and return its value; if it fails on one rank, all ranks raise the error.
 
-    All ranks make this call. Errors are passed on as in `on_first_rank`.
+    ``call`` must not communicate. All ranks enter this function together. Errors are passed on as in
+    `on_first_rank`.
     """
     value, error = _attempt(call)
     for rank, told in enumerate(control.all_gather(_for_all(error))):
@@ -187,7 +192,7 @@ def _for_all(error: Exception | None) -> Exception | None:
 
 
 def compare(gathered: Sequence[dict[str, str]]) -> None:
-    """Raise `InputError` for the first key whose value differs between the dictionaries, one per rank."""
+    """Raise `InputError` for the first key whose value differs between ranks; ``gathered`` is by rank."""
     for key in dict.fromkeys(key for each in gathered for key in each):
         values = [each.get(key, "nothing") for each in gathered]
         other = next((rank for rank, value in enumerate(values) if value != values[0]), None)

@@ -51,7 +51,10 @@ def _shape(box: Box) -> tuple[int, ...]:
 
 
 def message_schedule(ranks: int, messages: list[Message], fields: int = 1) -> Schedule:
-    """Return the schedule of the messages that go to another rank, each with its box of ``fields`` arrays."""
+    """Return a communication schedule of those ``messages`` that go from one rank to another.
+
+    A message carries its box of each of ``fields`` arrays.
+    """
     from wavefabric.collectives import point_to_point
 
     ends = [(m.src, m.dst, fields * m.points) for m in messages if m.src != m.dst]
@@ -107,7 +110,8 @@ class RegionExchange:
     def finish(self, arrays: list[Any], weights=None) -> None:
         """Wait for the boxes of other ranks, multiply them by ``weights`` and write them into ``arrays``.
 
-        ``weights`` are three real vectors, along z, y and x; None means 1.
+        ``weights`` are three real vectors w: the value at point (z, y, x) is multiplied by w[0][z] w[1][y]
+        w[2][x]. None means no factor.
         """
         self._check(arrays, 1)
         if self._has_local:
@@ -124,7 +128,7 @@ class RegionExchange:
         self._kernels.unpack(self._receive, arrays, self._in, weights)
 
     def run(self, sources: list[Any], targets: list[Any]) -> None:
-        """Send boxes of ``sources`` and receive them in boxes of ``targets``: `start`, then `finish`."""
+        """Send boxes of the arrays ``sources``, and write the boxes received into ``targets``."""
         self.start(sources)
         self.finish(targets)
 
@@ -210,7 +214,11 @@ class OneSidedRegionExchange(RegionExchange):
 
 
 def region_exchange(comm: Communicator, messages: list[Message], *shape, **how) -> RegionExchange:
-    """Return a `OneSidedRegionExchange` if ``comm`` and the messages allow it, else a `RegionExchange`."""
+    """Return an exchange of boxes between ranks, which writes directly into other ranks' memory if possible.
+
+    A `OneSidedRegionExchange` requires a communicator whose ``one_sided`` is true, and between any two ranks
+    messages in both directions or none. Otherwise the result is a `RegionExchange`.
+    """
     pairs = {(m.src, m.dst) for m in messages}
     mutual = all((b, a) in pairs for a, b in pairs)
     kind = OneSidedRegionExchange if comm.one_sided and mutual else RegionExchange

@@ -13,7 +13,10 @@ from wavefabric.runtime.exchange.transports import TRANSPORTS, available
 
 
 def transports() -> dict[str, dict[str, Any]]:
-    """Return by transport whether it is ``available``, and the library or what is missing as ``detail``."""
+    """Return a dictionary from each transport's name to a dictionary with ``available`` and ``detail``.
+
+    The detail is the library that the transport uses, or what is missing.
+    """
     gpus, rows = cuda_count(), {"mpi": available("mpi")}
     for name, description in list(TRANSPORTS.items())[2:]:
         if not rows["mpi"][0]:
@@ -26,7 +29,10 @@ def transports() -> dict[str, dict[str, Any]]:
 
 
 def links() -> dict[str, Any] | None:
-    """Return the class of link from each GPU of this host to each other, and NUMA nodes; None if unknown."""
+    """Return a dictionary that says how the GPUs of this host are connected; None if that is unknown.
+
+    ``links[i][j]`` is the class of link between GPUs i and j, ``numa[i]`` the NUMA node of GPU i.
+    """
     try:
         topology = gpu_topology.query()
     except InputError:
@@ -35,7 +41,7 @@ def links() -> dict[str, Any] | None:
 
 
 def ranks(control) -> list[dict[str, Any]]:
-    """Return number, host, device, device identity and CPU threads of each rank; all ranks call this."""
+    """Return for each rank its number, host, device, device identity and CPU threads; all ranks call this."""
     hosts = control.all_gather(socket.gethostname())
     device = rank_device(None, hosts[: control.rank].count(hosts[control.rank]))
     mine = {

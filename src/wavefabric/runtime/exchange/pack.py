@@ -8,9 +8,10 @@ import numpy as np
 
 
 def make_table(device, boxes, fields: int):
-    """Return the table of messages: int64 rows (first z, y, x, points along z, y, x, offset in the buffer).
+    """Return a table of messages with one row for each of ``boxes``, which are (z, y, x) slices.
 
-    Each message has one of ``boxes``, (z, y, x) slices, of each of ``fields`` arrays.
+    A row is (first z, y, x, points along z, y, x, offset in the buffer), int64. The message contains this box
+    of each of ``fields`` arrays.
     """
     rows, offset = [], 0
     for box in boxes:
@@ -21,13 +22,16 @@ def make_table(device, boxes, fields: int):
 
 
 def _boxes(table, array):
-    """Yield, per row of ``table``, a box of ``array``, its offset in the buffer and its number of points."""
+    """Yield for each row of ``table`` (box of ``array``, its offset in the buffer, number of points)."""
     for z, y, x, nz, ny, nx, offset in table:
         yield array[z : z + nz, y : y + ny, x : x + nx], offset, nz * ny * nx
 
 
 def _weigh(box, row, weights) -> None:
-    """Multiply ``box``, described by a ``row`` of a table, by the ``weights`` along z, y and x, if any."""
+    """Multiply ``box`` in place by its part of the vectors ``weights`` along z, y and x (None: not at all).
+
+    ``row`` of a table says which points of the whole array are in the box.
+    """
     if weights is not None:
         z, y, x = (w[i : i + n] for w, i, n in zip(weights, row[:3], row[3:6], strict=True))
         box *= z[:, None, None] * y[:, None] * x
@@ -42,7 +46,10 @@ def pack(buffer, arrays, table) -> None:
 
 
 def unpack(buffer, arrays, table, weights) -> None:
-    """Copy ``buffer`` to the boxes that ``table`` lists in ``arrays``, times ``weights`` along z, y and x."""
+    """Copy data from ``buffer`` to the boxes that ``table`` lists of each of ``arrays``.
+
+    They are multiplied by ``weights``, which are vectors along z, y and x of an array, or None.
+    """
     for number, array in enumerate(arrays):
         for row, (box, offset, size) in zip(table, _boxes(table, array), strict=True):
             first = offset + number * size
@@ -51,7 +58,11 @@ def unpack(buffer, arrays, table, weights) -> None:
 
 
 def copy_boxes(targets, sources, target_table, source_table, weights) -> None:
-    """Copy box n of each source, times ``weights``, to box n of each target, all in arrays of this rank."""
+    """Copy boxes of the arrays ``sources`` to boxes of the arrays ``targets``, all on this rank.
+
+    Box n of ``source_table`` is copied to box n of ``target_table`` and multiplied there by ``weights``, as
+    in `unpack`.
+    """
     for source, target in zip(sources, targets, strict=True):
         pairs = zip(target_table, _boxes(target_table, target), _boxes(source_table, source), strict=True)
         for row, (there, _, _), (here, _, _) in pairs:

@@ -67,11 +67,11 @@ class PackKernels:
         self._launch("copy", targets, target_table, *inputs, *_vectors(weights))
 
     def put(self, routes, arrays, table) -> None:
-        """Write boxes of ``arrays`` into other GPUs' memory, to an address in ``routes`` per message."""
+        """Write the boxes of ``arrays`` to other GPUs' memory, each to the address that ``routes`` has."""
         self._launch("put", arrays, table, routes)
 
     def take(self, routes, arrays, table, weights, timeout) -> None:
-        """Wait for the boxes that other ranks write here; copy them, times ``weights``, into ``arrays``."""
+        """Wait for boxes that other ranks write here; copy them to ``arrays``, multiplied by ``weights``."""
         self._launch("take", arrays, table, routes, *timeout.arguments, *_vectors(weights))
 
     def _launch(self, name, arrays, table, *more) -> None:
@@ -95,7 +95,7 @@ class PackKernels:
 
 
 def _vectors(weights):
-    """Return the weight vectors along z, y and x, or three null pointers for None."""
+    """Return weights as kernel arguments: vectors along z, y and x, or for None three null pointers."""
     return [np.uint64(0)] * 3 if weights is None else weights
 
 

@@ -47,7 +47,10 @@ def rank_device(device: str | Device | None, local_rank: int, placement: list[in
 
 
 def traffic(schedule: Schedule, messages: bool = False) -> np.ndarray:
-    """Return a matrix of the elements (or messages) that rank a sends to rank b in one run of a schedule."""
+    """Return a matrix [a, b] of the elements that rank a sends to rank b in one run of a schedule.
+
+    With ``messages`` it counts messages instead of elements.
+    """
     total = np.zeros((schedule.ranks, schedule.ranks), np.int64)
     amounts = 1 if messages else transfer_elements(schedule)
     np.add.at(total, (schedule.transfers["src"], schedule.transfers["dst"]), amounts)
@@ -56,7 +59,7 @@ def traffic(schedule: Schedule, messages: bool = False) -> np.ndarray:
 
 
 def crossings(amounts: np.ndarray, topology: GpuTopology, gpus: Sequence[int] | np.ndarray) -> dict[str, int]:
-    """Return how much of a traffic matrix crosses each class of links, as a dictionary, slowest first.
+    """Return a dictionary from each class of links, slowest first, to the traffic over links of this class.
 
     ``amounts[a, b]`` is the traffic from rank a to rank b; rank r is on ``gpus[r]``.
     """
@@ -64,7 +67,10 @@ def crossings(amounts: np.ndarray, topology: GpuTopology, gpus: Sequence[int] | 
 
 
 def _by_class(amounts: np.ndarray, topology: GpuTopology, placements) -> np.ndarray:
-    """Return the traffic over each class of links, slowest first, per placement: (classes, placements)."""
+    """Return an array (classes, placements): the traffic over each class of links in each of ``placements``.
+
+    Classes are in the order of ``topology.classes``, the slowest first; a placement is the GPU of each rank.
+    """
     placed = np.asarray(placements)
     links = np.array(topology.links)[placed[:, :, None], placed[:, None, :]]
     crossed = [(amounts * (links == name)).sum((1, 2)) for name in topology.classes]
@@ -131,7 +137,10 @@ def best_placement(schedule: Schedule, topology: GpuTopology) -> Placement:
 
 
 def _swapped(placed: np.ndarray, rank: int, gpu: int) -> np.ndarray:
-    """Return ``placed`` with ``rank`` moved to ``gpu``; a rank that was there gets the other rank's GPU."""
+    """Return a copy of ``placed``, the GPU of each rank, in which ``rank`` has moved to ``gpu``.
+
+    A rank that was on this GPU gets the GPU that ``rank`` has left.
+    """
     swapped = np.where(placed == gpu, placed[rank], placed)
     swapped[rank] = gpu
     return swapped

@@ -52,7 +52,7 @@ class Request(NamedTuple):
 
 
 class PreparedCall:
-    """An operation ready to run, with its source in buffer number ``before`` and its result in ``after``."""
+    """A collective operation ready to run: buffer number ``before`` has its input, ``after`` its result."""
 
     def __init__(self, program: Program, request: Request, before: int, after: int, protocol: str):
         self.request, self.before, self.after, self.protocol = request, before, after, protocol
@@ -68,7 +68,7 @@ class PreparedCall:
 
 
 def _held_part(program: Program, held: Holdings, buffer: int) -> slice | None:
-    """Return the slice of a buffer whose chunks ``held`` assigns to this rank; None if there is none."""
+    """Return the slice of buffer number ``buffer`` that this rank holds according to ``held``, or None."""
     chunks = [chunk for owner, b, chunk in held if (owner, b) == (program.rank, buffer)]
     if not chunks:
         return None
@@ -99,17 +99,20 @@ class PreparedCalls:
         self._calls = 0
 
     def refuse(self, collective: str, error: InputError) -> NoReturn:
-        """Raise ``error``, on all ranks in an operation's first call, when all ranks compare arguments."""
+        """Raise ``error``, which this rank has found in its arguments of a call.
+
+        In the first call of an operation all ranks raise it, since they compare their arguments then.
+        """
         if collective not in self._agreed:
             self._calls += 1
             self._gather({}, str(error))
         raise error
 
     def run(self, program_of: ProgramOf, request: Request, own: Schedule | None, source, target) -> None:
-        """Perform an operation on device arrays ``source`` and ``target``, the same array if in place.
+        """Perform a collective operation that reads the device array ``source`` and writes ``target``.
 
-        ``own`` is the caller's schedule, if any. ``program_of`` returns this rank's program for a schedule
-        (it is not stored: the reference would be circular).
+        In place both are the same array. ``own`` is the caller's schedule, if any. ``program_of`` returns
+        this rank's program for a schedule (it is not stored: the reference would be circular).
         """
         self._calls += 1
         call = _kept(self._ready, MOST_READY, request, lambda: self._prepare(program_of, request, own))
@@ -128,9 +131,10 @@ class PreparedCalls:
     # --- the first time ---------------------------------------------------------------------------------
 
     def _gather(self, facts: dict[str, str], error: str = "", more: Any = None) -> tuple:
-        """Return ``more`` of each rank, after a check that ``facts`` are equal on all ranks, which call this.
+        """Check that ``facts`` are equal on all ranks; return a tuple of ``more`` of all ranks.
 
-        If facts differ, or a rank has an ``error``, all ranks raise the same `InputError`.
+        All ranks make this call. If facts differ, or a rank has an ``error``, all raise the same
+        `InputError`.
         """
         gathered = self._control.all_gather((facts, error, more))
         all_facts, errors, rest = zip(*gathered, strict=True)
@@ -141,7 +145,7 @@ class PreparedCalls:
         return rest
 
     def _prepare(self, program_of: ProgramOf, request: Request, own: Schedule | None) -> PreparedCall | None:
-        """Agree with all ranks on an operation, and build its schedule; return None if no data move."""
+        """Check that all ranks request the same operation; build its schedule, or None for empty arrays."""
         ranks = self._control.size
         elements = int(np.prod(request.shape, dtype=np.int64))
         elements *= ranks if request.collective == "all-gather" else 1
@@ -180,7 +184,7 @@ class PreparedCalls:
     # --- memory -----------------------------------------------------------------------------------------
 
     def _addresses(self, call: PreparedCall, source, target) -> tuple[Hashable, Hashable]:
-        """Return the address of source and of target, or None for one that is copied to a shared buffer."""
+        """Return the addresses of ``source`` and ``target``; None for one that must be copied to a buffer."""
         flags = target.flags
         whole = call.binds_target and flags.c_contiguous and getattr(flags, "writeable", True)
         at_target = self._transport.address(target) if whole else None
@@ -218,7 +222,7 @@ class PreparedCalls:
         return exchange, into, arrays[after][call.target] if copied_out else None
 
     def _reserve(self, needs: dict[Hashable, int]) -> None:
-        """Enlarge shared buffers to at least ``needs[purpose]`` bytes; if one grows, drop all bindings."""
+        """Enlarge shared buffers to ``needs[purpose]`` bytes; if one must grow, drop all bound exchanges."""
         held = {purpose: buffer.size for purpose, buffer in self._buffers.items()}
         if any(needs.get(purpose, 0) > size for purpose, size in held.items()):
             self._device.synchronize()  # buffers are in use until the exchanges' work is done
@@ -231,7 +235,10 @@ class PreparedCalls:
 
 
 def _kept(cache: OrderedDict, most: int, key: Hashable, make: Callable[[], Any]) -> Any:
-    """Return ``cache[key]``, or make and cache it; above ``most`` entries drop the least recently used."""
+    """Return ``cache[key]``; if it is missing, first set it to ``make()``.
+
+    A cache that then has more than ``most`` entries loses those that were not used for the longest time.
+    """
     if key not in cache:
         cache[key] = make()
         while len(cache) > most:
@@ -245,9 +252,9 @@ def _built(choice: Choice, request: Request, ranks: int, elements: int) -> Sched
 
 
 def _own_schedule(schedule: Schedule, request: Request, ranks: int, elements: int):
-    """Return a caller's schedule, verified and scaled to ``elements`` elements, with two buffer numbers.
+    """Verify a schedule of the caller; return it scaled to ``elements``, and two buffer numbers.
 
-    These are the buffers of its source and its result. `InputError` if it does not perform the request.
+    These are the buffers of its input and its result. `InputError` if it does not perform the request.
     """
     name, collective = schedule.name, request.collective
     if schedule.ranks != ranks:

@@ -95,7 +95,7 @@ class StepRecorder:
         self._complete = True
 
     def check_steps(self, steps: int | None) -> None:
-        """Raise `InputError` if a run has too few steps; None means that the number is unknown."""
+        """Raise `InputError` if a run has fewer than two steps; None means that the number is unknown."""
         if steps is not None and steps < 2:
             raise InputError(f"recording: a run of {steps} step; allowed: two steps or more")
 

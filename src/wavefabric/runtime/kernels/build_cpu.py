@@ -32,7 +32,7 @@ _X86 = ("x86-64-v2", "x86-64-v3", "x86-64-v4")
 
 
 class Target(NamedTuple):
-    """A platform of wheels: its name in zig, the wheel's tag, and the variants of the library in it."""
+    """Describes a platform for wheels: its name in zig, the wheel's tag, the variants of the library."""
 
     zig: str
     tag: str
@@ -126,7 +126,7 @@ def build(folder: Path = LIBRARIES, target: Target | None = None) -> list[Path]:
 
 
 def _architecture(variant: str, zig: bool) -> list[str]:
-    """Return the compiler flags of a variant; zig writes processor names with underscores."""
+    """Return the compiler flags of a library variant; ``zig`` says whether zig compiles it."""
     flags = list(VARIANTS[variant])
     if variant == "native" and platform.machine().lower() in ("x86_64", "amd64"):
         flags.append("-mprefer-vector-width=512")  # use the full width of 512-bit vectors

@@ -29,7 +29,7 @@ def call_kernel(name: str, *arguments: Any, threads: int = 1) -> None:
 
 
 def _packed(arguments: tuple[Any, ...]) -> bytes:
-    """Return arguments as words; an array becomes its address and size, so the caller keeps it alive."""
+    """Return arguments as words of 8 bytes; of arrays address and size, so the caller keeps them alive."""
     words, kinds = [], ["="]
     for value in _members(arguments):
         if isinstance(value, np.ndarray):
@@ -60,14 +60,14 @@ class CpuLauncher:
         self._recorded: list[tuple[int, bytes, Any]] | None = None
 
     def launch(self, function: int, words: bytes, arguments: Any) -> None:
-        """Run the kernel at address ``function`` and wait, or record the launch and keep its arguments."""
+        """Run the kernel at address ``function`` and wait; or record it, and keep ``arguments`` alive."""
         if self._recorded is None:
             library().call(function, words, self._threads)
         else:
             self._recorded.append((function, words, arguments))
 
     def recorded(self, work: Callable[[], None]) -> Callable[..., None]:
-        """Return a function that repeats all launches of ``work``, which must only launch kernels."""
+        """Record the kernel launches of ``work``, which does nothing else; return a function to repeat it."""
         self._recorded = launches = []
         try:
             work()
@@ -125,7 +125,7 @@ class CpuKernel:
 
 
 def medium_words(parameter: Any) -> tuple[int, bool]:
-    """Return how kernels receive a parameter of the medium: address, and whether it is a full grid."""
+    """Return (address, whether it is a full grid) for a parameter of the medium, as kernels receive it."""
     return address(parameter), is_full(parameter)
 
 

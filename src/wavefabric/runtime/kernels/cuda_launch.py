@@ -36,7 +36,11 @@ class CudaModules:
         self._loaded: dict[bool, Any] = {}
 
     def of(self, single: bool | None) -> Any:
-        """Return the kernels for single or double precision; for None either, preferably already loaded."""
+        """Return the module of kernels for single precision (``single`` true) or double precision.
+
+        ``single`` is None for a kernel that exists in both and does not depend on it: a loaded module is
+        preferred.
+        """
         if single is None:
             single = next(iter(self._loaded), True)
         if single not in self._loaded:
@@ -97,7 +101,7 @@ class CudaKernel:
 
 
 def _values(kind: str, extra: str, single: bool) -> Callable[[Any], Sequence[Any]]:
-    """Return the function that turns an argument of this kind into the values that a kernel receives."""
+    """Return a function that converts an argument of ``kind`` to the values that a CUDA kernel receives."""
     if kind in ("int", "long", "real", "double"):
         real = np.float32 if single else np.float64
         number = {"int": np.int32, "long": np.int64, "real": real, "double": np.float64}[kind]

@@ -7,7 +7,7 @@ import numpy as np
 
 
 def factorised(n: int, radices: Sequence[int]) -> tuple[int, ...]:
-    """Return the factors of n, each radix in turn as often as it divides n; () if n has other factors."""
+    """Return the factors of n: each of ``radices`` in turn, as often as it divides n; () if others remain."""
     factors = []
     for radix in radices:
         while n % radix == 0:
@@ -23,12 +23,12 @@ def unit_roots(turns: np.ndarray, n: int) -> np.ndarray:
 
 
 def rounded(factors: np.ndarray, dtype) -> np.ndarray:
-    """Return complex numbers of modulus 1 in the precision of ``dtype``; for complex64 by `balanced`."""
+    """Round complex numbers of modulus 1 to the precision of ``dtype``; to complex64 by `balanced`."""
     return balanced(factors) if dtype == np.complex64 else factors
 
 
 def balanced(factors: np.ndarray) -> np.ndarray:
-    """Round both parts of complex numbers of modulus 1 up or down to single precision.
+    """Round real and imaginary part of complex numbers of modulus 1 up or down to single precision.
 
     For each number there are four roundings: take the one that keeps the sum of |z|² − 1 along the last axis
     closest to 0. A mean error would change the energy of a frequency equally in every step of a simulation.

@@ -61,7 +61,7 @@ def chirp(n: int) -> np.ndarray:
 def convolution_kernel(n: int, points: int) -> np.ndarray:
     """Return the transform of Bluestein's kernel, divided by its length ``points``; (points,) complex128.
 
-    The kernel is the conjugate `chirp` of ``n`` points, wrapped around.
+    The kernel is exp(πi j²/n), the conjugate `chirp`, for j = 1 − n … n − 1; negative j are at the end.
     """
     turned, around = chirp(n).conj(), np.zeros(points, complex)
     around[:n] = turned
@@ -96,10 +96,10 @@ class SeriesPlan:
 
 
 def _pass_factors(radices: Sequence[int], kind: np.dtype) -> np.ndarray:
-    """Return the twiddle factors w^(p k) of all stages in one vector, p = 0 … L/R − 1, k = 1 … R − 1.
+    """Return the twiddle factors of all stages of a transform in one vector.
 
-    A stage of radix R splits transforms of length L, and w = exp(−2πi/L). All factors of a stage are rounded
-    together, so that their mean modulus is 1.
+    A stage of radix R splits transforms of length L. It has the factors exp(−2πi p k/L), p = 0 … L/R − 1, k =
+    1 … R − 1. All factors of a stage are rounded together, so that their mean modulus is 1.
     """
     length, parts = math.prod(radices), []
     for radix in radices:
@@ -110,9 +110,10 @@ def _pass_factors(radices: Sequence[int], kind: np.dtype) -> np.ndarray:
 
 
 def matrix_rows(n: int) -> int:
-    """Return a divisor of ``n``, at most √n: the rows of a matrix as which n numbers are transformed.
+    """Return the number of rows of the matrix as which ``n`` numbers are transformed.
 
-    Rows and columns should fill SIMD vectors of 16 numbers well and differ little.
+    It divides n and is at most √n. Rows and columns should fill SIMD vectors of 16 numbers well and differ
+    little.
 
     >>> matrix_rows(1024), matrix_rows(2**17), matrix_rows(30), matrix_rows(13)
     (32, 256, 5, 1)

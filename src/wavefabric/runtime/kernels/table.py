@@ -17,14 +17,16 @@ has a kind:
   ``state``: groups of arguments of a fused kernel, see `wavefabric.acoustics.fused.plane_kernels`.
 - ``int``, ``long`` (64 bits, also on a GPU), ``real`` (of the kernel's precision), ``double``: numbers.
 
-The form says what the kernel loops over, and what one GPU thread or block of threads handles:
+The form says what the kernel loops over, and what one GPU thread or block of threads handles. The *counted
+argument* is the first one with ``counted``, ``rows`` or ``shape`` in front; with the last two its elements
+are its rows.
 
 - ``points``: the points of the first array, whose shape the kernel gets; a thread per point.
-- ``items``: the elements of the first counted argument; a thread per element.
-- ``packs``: the packs of 16 bytes of that argument; a thread per pack.
-- ``elements``: its elements but one; a block per element.
-- ``blocks``: the rows of the first argument; a block per row.
-- ``once``: nothing.
+- ``items``: the elements of the counted argument; a thread per element.
+- ``packs``: the packs of 16 bytes of the counted argument; a thread per pack.
+- ``elements``: the intervals between neighbouring elements of the counted argument; a block per interval.
+- ``blocks``: the elements of the counted argument; a block per element.
+- ``once``: nothing; a single thread.
 """
 
 import re
@@ -51,7 +53,7 @@ def is_single(array: Any) -> bool:
 
 
 class KernelArgument(NamedTuple):
-    """Describes a kernel argument: kind, modifier of an array (of `WITH`, or empty), and name."""
+    """Describes a kernel argument: its kind, the word in front of it (of `WITH`, or empty) and its name."""
 
     kind: str
     extra: str

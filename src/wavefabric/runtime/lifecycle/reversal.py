@@ -3,8 +3,8 @@
 States are stored on the device, in host memory and on disk, chosen such that the fewest steps are repeated:
 binomial checkpointing, Griewank & Walther, "Algorithm 799: revolve", ACM TOMS 26, 19 (2000),
 doi:10.1145/347837.347846. Here a run of l steps needs all its states l, l − 1, …, 0 in this order, like a run
-of l + 1 steps in the article. In the formulas ``states`` is the number of stored states, and one more if the
-system recomputes state 0.
+of l + 1 steps in the article. In the formulas ``states`` is the number s of stored states, plus 1 if the
+system can recompute state 0, which is then not stored.
 """
 
 import errno
@@ -44,7 +44,7 @@ class Tiers(NamedTuple):
 
 
 class StateStore(AbstractContextManager):
-    """Stores states of ``arrays`` by position; low positions, read least often, are on the slowest tier.
+    """Stores copies of ``arrays`` by position; low positions, read least often, are in the slowest memory.
 
     Memory is allocated when a position is first written, and released by `close`; small states share an
     allocation. Disk space is reserved when the object is created, in an unnamed file, which vanishes with the
@@ -71,7 +71,7 @@ class StateStore(AbstractContextManager):
         self._disk = self._free = self._copies = None
 
     def write(self, position: int) -> None:
-        """Store the arrays as the state at ``position``."""
+        """Store a copy of the arrays at ``position``."""
         if self._slots[position] is None:
             self._slots[position] = self._allocated(position)
         self._copies.store(self._slots[position], self._is_on_device(position))
@@ -91,7 +91,7 @@ class StateStore(AbstractContextManager):
         self._copies.load(self._slots[position], self._is_on_device(position))
 
     def peek(self, position: int) -> Any:
-        """Return the memory of a state stored on the device, for `StateCopies`; None if stored elsewhere."""
+        """Return the device memory with the state at ``position``; None if it is stored on host or disk."""
         return self._slots[position] if self._is_on_device(position) else None
 
     def _is_on_device(self, position: int) -> bool:
@@ -111,7 +111,10 @@ class StateStore(AbstractContextManager):
 
 
 def _reserved(folder: Path | None, nbytes: int) -> np.ndarray:
-    """Return the bytes of an unnamed file as an array; `InputError` if the file cannot be created."""
+    """Reserve disk space for ``nbytes`` bytes; return it as an array, which is mapped to an unnamed file.
+
+    `InputError` if ``folder`` cannot be written or has not enough space.
+    """
     try:
         with tempfile.TemporaryFile(dir=folder) as file:
             if shutil.disk_usage(file.fileno()).free < nbytes:  # some disks fill up before they report it
@@ -133,13 +136,13 @@ def choose_tiers(
     store_start: bool = False,
     reserve: int = 0,
 ) -> Tiers:
-    """Return how many states of ``nbytes`` bytes to store, the same on all ranks, which call this together.
+    """Return how many states to store on the device, in host memory and on disk, the same on all ranks.
 
-    The device stores as many as a run of ``steps`` steps can use, at most ``states``. Host memory and the
-    disk folder ``scratch`` store more as long as that lowers `repetitions`. A tenth of memory and ``reserve``
-    bytes of the device stay free, and a tenth of the free disk space, which ranks share. With ``store_start``
-    state 0 is stored, not recomputed. `InputError` if ``states`` is below 1, or a state does not fit into
-    ``scratch`` or, with ``store_start``, anywhere.
+    All ranks make this call. A state takes ``nbytes`` bytes. The device stores as many as a run of ``steps``
+    steps can use, at most ``states``. Host memory and the disk folder ``scratch`` store more as long as that
+    lowers `repetitions`. A tenth of memory and ``reserve`` bytes of the device stay free, and a tenth of the
+    free disk space, which ranks share. With ``store_start`` state 0 is stored, not recomputed. `InputError`
+    if ``states`` is below 1, or a state does not fit into ``scratch`` or, with ``store_start``, anywhere.
     """
     if states is not None and states < 1:
         raise InputError(f"states: {states} given; allowed: 1 or more")
@@ -162,7 +165,7 @@ def choose_tiers(
 
 
 def _fits(comm: Communicator, device: Device, nbytes: int, folder: Path | None, reserve: int) -> list[int]:
-    """Return how many states fit on device, host memory and disk of every rank; all ranks make this call."""
+    """Return how many states fit on the device, on the host and on the disk of every rank; all call this."""
 
     def free() -> list[tuple[tuple[str, ...], int]]:
         if folder is not None:
@@ -182,15 +185,18 @@ def _fits(comm: Communicator, device: Device, nbytes: int, folder: Path | None, 
 
 
 def capacity(states: int, repetitions: int) -> int:
-    """Return C(s + r, s), the most states of a run if s are stored and no step is taken more than r times.
+    """Return C(s + r, s), the largest number of states of a run that can be reversed.
 
-    s is ``states`` and r is ``repetitions``.
+    s, ``states``, are stored at once, and no step is taken more than r times, ``repetitions``.
     """
     return math.comb(states + repetitions, states)
 
 
 def repetitions(steps: int, states: int) -> int:
-    """Return how often the most repeated step is taken, forward run included; ValueError for no states."""
+    """Return how often the most repeated step is taken, forward run included, with ``states`` stored states.
+
+    ValueError for no states.
+    """
     if states < 1:
         raise ValueError(f"states: {states} given; allowed: 1 or more")
     number, reached = 0, 1
@@ -203,14 +209,19 @@ def repetitions(steps: int, states: int) -> int:
 def advances(steps: int, states: int) -> int:
     """Return the smallest total number of steps with which a run of ``steps`` steps can be reversed.
 
-    This is t(l + 1, s) of the article, t(l, s) = r l − C(s + r, s + 1) with r = `repetitions`.
+    The forward run counts too. This is t(l + 1, s) of the article, t(l, s) = r l − C(s + r, s + 1), with l =
+    ``steps``, s = ``states`` and r = `repetitions`.
     """
     number = repetitions(steps, states)
     return number * (steps + 1) - math.comb(states + number, states + 1)
 
 
 def split(steps: int, states: int) -> int:
-    """Return after how many of ``steps`` steps from a stored state to store the next; all if none follows."""
+    """Return how many steps after a stored state the next one is to be stored.
+
+    ``steps`` is the number of steps of the run after that state, and the result if no other state is stored.
+    ``states`` is the number of states that can be stored, that one included.
+    """
     number = repetitions(steps, states)
     if states == 1 or number == 0:
         return steps
@@ -222,7 +233,7 @@ class Reversible(Protocol):
     """A system that steps in time; state k is the state after k steps."""
 
     def arrays(self) -> dict[str, Any]:
-        """Return the working state by name: device arrays, the same objects in each call."""
+        """Return a dictionary from names to the device arrays of the working state, the same in each call."""
         ...
 
     def begin(self) -> None:
@@ -238,8 +249,8 @@ class Reversible(Protocol):
 class Reversal:
     """Restores the states of a run of ``steps`` steps, from the last to state 0.
 
-    The forward run calls `after` after each step; then `bring` is called with decreasing numbers. As few
-    steps are repeated as the states in ``store`` allow; `Reversible.begin` recomputes state 0. With
+    The forward run calls `after` after each step; then `bring` is called with decreasing numbers of states.
+    As few steps are repeated as the states in ``store`` allow; `Reversible.begin` recomputes state 0. With
     ``store_start`` state 0, now in the working arrays, is stored, and `begin` is never called.
 
     A forward run resumed from state ``at`` stores no earlier states, and calls `after` for ``at`` too. After
@@ -267,7 +278,7 @@ class Reversal:
             self._next = self._following(step, self.steps)
 
     def passed(self, step: int) -> None:
-        """Note that `StateStore.by_clock` has stored states 1 to ``step``, or as many as have a position."""
+        """Note that `StateStore.by_clock` has stored states 1 to ``step``, as far as there are positions."""
         self._stored = list(range(1, min(step, self._store.states) + 1))
 
     def bring(self, step: int) -> None:
@@ -305,5 +316,5 @@ class Reversal:
         self._stored.append(step)
 
     def _following(self, step: int, end: int) -> int:
-        """Return the number of the next state to store after state ``step``; ``end`` if none comes before."""
+        """Return the number of the next state to store after state ``step``; ``end`` if it is not earlier."""
         return step + split(end - step, self._store.states - len(self._stored) + 1)

@@ -24,9 +24,10 @@ def _padded(array: Any) -> int:
 
 
 class StateCopies:
-    """Copies named ``arrays`` of a device, always the same, to and from blocks of `state_bytes` bytes.
+    """Copies the ``arrays`` of a state to a block of memory of `state_bytes` bytes and back.
 
-    The size of each array is a multiple of 4 bytes.
+    ``arrays`` is a dictionary from names to arrays of the device, whose sizes are multiples of 4 bytes. Each
+    call copies all of them.
     """
 
     def __init__(self, device: Device, arrays: Mapping[str, Any]):
@@ -45,7 +46,11 @@ class StateCopies:
             self._copy = self._prepared(self._memory, self._to_block)
 
     def _prepared(self, memory: Any, to_block: Any, clock: Any = None, states: int = 0) -> Any:
-        """Return a function that launches the kernel; ``clock`` and ``states`` are as in `by_clock`."""
+        """Return a function that launches the kernel, which copies all arrays to a block or back.
+
+        ``memory`` is the block's address and ``to_block`` the direction; ``clock`` and ``states`` are as in
+        `by_clock`.
+        """
         gpu: Any = self._device
         blocks = min(max(1, -(-max(self._lengths()) // (8 * _THREADS))), _MOST_BLOCKS) * len(self._arrays)
         distance = np.int64(state_bytes(self._arrays)), np.int64(states)
@@ -57,7 +62,7 @@ class StateCopies:
         return [array.nbytes for array in self._arrays.values()]
 
     def parts(self, memory: Any) -> dict[str, Any]:
-        """Return views, by name, of the arrays in a block of memory."""
+        """Return a dictionary from names to views of the arrays that the block ``memory`` contains."""
         return {
             name: memory[at : at + array.nbytes].view(array.dtype).reshape(array.shape)
             for at, (name, array) in zip(self._offsets, self._arrays.items(), strict=True)

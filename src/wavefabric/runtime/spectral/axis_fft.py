@@ -33,15 +33,15 @@ def transformed_points(n: int, most: int = 16) -> int:
 
 
 def row_space(points: int, threads: int) -> int:
-    """Return the number of values that a row takes in shared memory: ``Rows::space`` of ``axis_fft.cu``."""
+    """Return the number of values that a row of ``points`` values takes in shared memory, with padding."""
     return -(-(points + 1) // 16) * 16 + (threads if threads < 16 and threads % 2 == 0 else 0)
 
 
 def twiddles(radices: Sequence[int], real) -> np.ndarray:
-    """Return the twiddle factors of a transform with ``radices``, then of one with the reversed radices.
+    """Return in one vector the twiddle factors for ``radices``, then those for the radices reversed.
 
     After stages whose radices have the product M > 1, a stage of radix R has an array of factors (R, M):
-    exp(−2πi q k/(M R)) at [k, q].
+    exp(−2πi q k/(M R)) at [k, q]. ``real`` is the dtype of their real parts.
     """
     dtype = np.result_type(real, np.complex64)
     parts = [np.zeros(0, dtype)]
@@ -56,7 +56,7 @@ def twiddles(radices: Sequence[int], real) -> np.ndarray:
 
 
 def axis_table(points: int, radices: Sequence[int], real, rows: bool = False) -> np.ndarray:
-    """Return the table that the transforms of an axis of ``points`` points read.
+    """Return the factors that transforms along an axis of ``points`` points read, in one vector.
 
     It begins with `twiddles`. For a convolution (Bluestein) the chirp and the transform of its kernel follow.
     For real ``rows`` of N = 2 ``points`` values the first N/2 of the N-th roots of unity follow, which

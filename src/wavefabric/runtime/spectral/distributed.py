@@ -24,17 +24,18 @@ Box = tuple[tuple[int, int], tuple[int, int], tuple[int, int]]
 
 
 def cuts(n: int, blocks: int) -> list[tuple[int, int]]:
-    """Return ``n`` points divided into ranges whose lengths differ by at most 1, longer ones first."""
+    """Divide ``n`` points into ranges (first, end), longer ones first; lengths differ by at most 1."""
     size, more = divmod(n, blocks)
     edges = [i * size + min(i, more) for i in range(blocks + 1)]
     return list(itertools.pairwise(edges))
 
 
 def boxes(shape: Triple, grid: Triple) -> tuple[list[Box], ...]:
-    """Return the box of every rank in real space, after the x transform, and after each of two transposes.
+    """Return four lists with the box of each rank: of the field, and of its spectrum at three stages.
 
-    Each of the four lists is in rank order. ``shape`` is (Nx, Ny, Nz); ``grid`` is the number of blocks along
-    x (always 1), y and z. Rank numbers increase fastest along z, then along y.
+    These are after the x transform, after the first transpose and after the second. A box is three ranges of
+    indices, along x, y and z. ``shape`` is (Nx, Ny, Nz); ``grid`` is the number of blocks along x (always 1),
+    y and z. Rank numbers increase fastest along z, then along y.
     """
     nx, ny, nz = shape
     half, by, bz = nx // 2 + 1, grid[1], grid[2]
@@ -67,7 +68,7 @@ def transpose_messages(before: list[Box], after: list[Box]) -> list[Message]:
 
 
 def _within(common, box: Box) -> tuple[slice, slice, slice]:
-    """Return (z, y, x) slices of the global box ``common`` in the array of ``box``."""
+    """Return (z, y, x) slices that select the box ``common`` from an array that contains the box ``box``."""
     pairs = list(zip(common, box, strict=True))
     x, y, z = (slice(start - first, stop - first) for (start, stop), (first, _) in pairs)
     return z, y, x

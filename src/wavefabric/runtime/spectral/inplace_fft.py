@@ -22,7 +22,7 @@ def radices(n: int, most: int = 16) -> tuple[int, ...]:
 
 
 def gap(radices: tuple[int, ...]) -> int:
-    """Return after how many points shared memory is padded (0: never), so that strides use all banks."""
+    """Return after how many points shared memory has an unused element against bank conflicts; 0: never."""
     return radices[-1] if radices[-1] % 2 == 0 else 0
 
 

@@ -18,10 +18,11 @@ def pitch(nx: int, dtype) -> int:
 
 
 class LineTransforms:
-    """Holds, as ``words`` for CPU kernels, the transforms of real fields (Nz, Ny, Nx) along each axis.
+    """Holds plans and factors for transforms of real fields (Nz, Ny, Nx) along each axis, by CPU kernels.
 
-    ``up`` and ``down`` have spectral factors along x (at least Nx//2 + 1), y and z, for derivatives at points
-    half a grid step up or down. Spectra are (Nz, Ny, `pitch`). Nothing is scaled.
+    Kernels receive them as ``words``. ``up`` and ``down`` are spectral factors along x (at least Nx//2 + 1),
+    y and z, for derivatives at points half a grid step up or down. Spectra are (Nz, Ny, `pitch`). Nothing is
+    scaled.
     """
 
     def __init__(self, shape: tuple[int, int, int], dtype, up: Sequence, down: Sequence):

@@ -22,18 +22,21 @@ def wavenumbers(n: int, spacing: float) -> np.ndarray:
 
 
 def symmetric_fft(device: Any, shape: tuple[int, int, int], dtype: Any) -> Any:
-    """Plan in-place transforms along y of complex arrays (Nz, Ny, width).
+    """Plan in-place sine and cosine transforms along y of complex arrays (Nz, Ny, width).
 
-    The plan's ``forward(array, symmetry)`` computes coefficients, in the sequence of `order`, and
-    ``backward(array, symmetry)`` the field, times 2 Ny. ``"odd"`` has no forward transform.
-    ``forward_scaled(out, array, factor)`` transforms an ``"even_half"`` field times a real factor (1, Ny, 1).
-    On a GPU Ny must be even.
+    The plan's ``forward(array, symmetry)`` computes coefficients, number i of which belongs to k_m with m =
+    ``order(device, Ny)[i]``; ``backward(array, symmetry)`` computes the field times 2 Ny. ``"odd"`` has no
+    forward transform. ``forward_scaled(out, array, factor)`` transforms an ``"even_half"`` field times a real
+    factor (1, Ny, 1). On a GPU Ny must be even.
     """
     return CpuSymmetricFFT(device.threads) if device.name == "cpu" else CudaSymmetricFFT(device, shape, dtype)
 
 
 def order(device: Any, n: int) -> np.ndarray:
-    """Return the index m of each stored coefficient: on a GPU even m, then odd m in descending order."""
+    """Return the index m of the wavenumber k_m of each coefficient, in the order of storage.
+
+    On a CPU this is 0, 1, 2, …; on a GPU even m come first, then odd m in descending order.
+    """
     numbers = np.arange(n)
     return numbers if device.name == "cpu" else np.concatenate([numbers[::2], numbers[1::2][::-1]])
 
@@ -120,7 +123,10 @@ class CudaSymmetricFFT:
     def _transform_half(
         self, out: Any, array: Any, symmetry: Symmetry, spectral: bool, factor: Any = None
     ) -> None:
-        """Write the type-IV transform of ``factor`` × ``array`` to ``out``; inverse if ``spectral``."""
+        """Write the type-IV transform of ``array`` times ``factor`` (None: 1) to ``out``.
+
+        With ``spectral`` ``array`` contains coefficients, and the result is a field.
+        """
         sine = symmetry == "odd_half"
         factor = self._ones if factor is None else factor
         self._launch("pack_half", (self._halves, array, factor), sine, spectral)

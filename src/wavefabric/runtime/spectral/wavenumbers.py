@@ -12,10 +12,11 @@ def wavenumbers(n: int, spacing: float) -> np.ndarray:
 
 
 def derivative(n: int, spacing: float, shift: float = 0.0) -> np.ndarray:
-    """Return i k e^{i k shift}, the operator for the derivative at points moved by ``shift`` metres, (n,).
+    """Return the factors i k e^{i k shift}, (n,), by which a field's spectrum becomes that of its derivative.
 
-    At the Nyquist of even n a real field cannot represent the imaginary part, which is dropped; for a shift
-    of half a point nothing is lost, since the factor is real.
+    The derivative is at points moved by ``shift`` metres. At the Nyquist wavenumber of even n a real field
+    cannot represent the imaginary part, which is dropped; for a shift of half a point nothing is lost, since
+    the factor is real.
     """
     k = wavenumbers(n, spacing)
     operator = 1j * k * np.exp(1j * k * shift)
@@ -25,7 +26,7 @@ def derivative(n: int, spacing: float, shift: float = 0.0) -> np.ndarray:
 
 
 def translation(n: int, spacing: float, shift: float) -> np.ndarray:
-    """Return e^{i k shift}, the operator for the field at points moved by ``shift`` metres, shape (n,)."""
+    """Return the spectral factors e^{i k shift}, (n,), for a field at points moved by ``shift`` metres."""
     operator = np.exp(1j * wavenumbers(n, spacing) * shift)
     if n % 2 == 0:
         # cos(π shift / spacing), without round-off for half a point

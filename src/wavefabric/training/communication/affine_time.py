@@ -18,7 +18,7 @@ _close = partial(isclose, rel_tol=1e-9)
 
 @dataclass(frozen=True)
 class AffineTime:
-    """A time ``latency`` + ``rate`` × bytes, in s; ``rate`` is in s per byte."""
+    """Represents a time in s that is an affine function of bytes: ``latency`` + ``rate`` × bytes."""
 
     latency: float
     rate: float
@@ -28,12 +28,13 @@ class AffineTime:
 
 
 def tangents(tangent: Callable[[float], AffineTime], everywhere: bool = False) -> tuple[AffineTime, ...]:
-    """Return the lines whose maximum is a time that is convex and piecewise linear in the bytes.
+    """Return the straight lines whose maximum is the time of a call as a function of its bytes.
 
-    The time is known through ``tangent(nbytes)``: the line that equals it at ``nbytes`` bytes and is nowhere
-    above it. The lines are complete between `LEAST` and `MOST` bytes. The search begins with the tangents at
-    both ends, and evaluates the time where two tangents meet. If the time is above the meeting point, both
-    sides are searched likewise. ``everywhere``: the time is known to be a single line.
+    The time must be convex and piecewise linear in the bytes. ``tangent(nbytes)`` returns a line that equals
+    the time at ``nbytes`` bytes and is nowhere above the time. The result is exact between `LEAST` and `MOST`
+    bytes. The search begins with the tangents at both ends, and evaluates the time where two tangents meet.
+    If the time is above the meeting point, both sides are searched likewise. ``everywhere``: the time is
+    known to be a single line.
     """
     first = tangent(LEAST)
     if everywhere:
@@ -44,7 +45,13 @@ def tangents(tangent: Callable[[float], AffineTime], everywhere: bool = False) -
 def _between(
     tangent: Callable[[float], AffineTime], low: float, first: AffineTime, high: float, last: AffineTime
 ) -> list[AffineTime]:
-    """Return the lines of `tangents` after ``first``, at ``low`` bytes, up to ``last``, at ``high`` bytes."""
+    """Return the straight lines of a convex, piecewise linear time between two numbers of bytes.
+
+    ``tangent(nbytes)`` returns the line that touches the time at ``nbytes`` bytes. ``first`` is the line that
+    touches the time at ``low`` bytes, ``last`` the line that touches the time at ``high`` bytes. The result
+    is in order of increasing bytes. It contains ``last`` but not ``first``, and is empty if both are one
+    line.
+    """
     if _close(first(high), last(high)):
         return []
     meeting = (first.latency - last.latency) / (last.rate - first.rate)
@@ -63,14 +70,14 @@ LARGE = 1e12
 def batch_time(
     schedule: Schedule, result: Cost, gpus: Sequence[Collection[int]], elements: Sequence[float]
 ) -> Callable[[Sequence[float]], float]:
-    """Return a function that maps the bytes of each call to the time in s of all calls, run together.
+    """Return a function that computes the time in s of several calls that run together.
 
-    ``schedule``: the transfers of all calls. ``result``: the cost of ``schedule`` on a photonic fabric, at
-    `LARGE` bytes per element. ``gpus``: the GPUs of each call; no GPU is in two calls. ``elements``: the
-    number of elements of each call.
+    The argument of the function is a list with the bytes of each call. The fabric is photonic. ``schedule``:
+    the transfers of all calls. ``result``: the cost of ``schedule`` at `LARGE` bytes per element. ``gpus``:
+    the GPUs of each call; no GPU is in two calls. ``elements``: the number of elements of each call.
 
-    Transfers of a round that begin at the same time are a part of the round. A part takes as long as its
-    slowest call, whose time is proportional to its bytes, since each circuit is used by one call only.
+    Each circuit is used by one call only, so in each round a call's transfer time is proportional to its
+    bytes. Transfers of a round that begin at the same time take as long as the slowest call among them.
     """
     transfers = schedule.transfers
     away = np.flatnonzero(transfers["src"] != transfers["dst"])

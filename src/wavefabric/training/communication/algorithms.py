@@ -99,19 +99,19 @@ def recipes(
     run on the fabric are candidates. With any other choice the candidates depend on ``collective``:
 
     - All-reduce: the chosen algorithm; for ``bruck``, recursive halving and doubling.
-    - Reduce-scatter: the same; for trees, a ring (as in NCCL).
+    - Reduce-scatter: as for all-reduce; for trees, a ring (as in NCCL).
     - All-gather: the chosen algorithm; for trees, a ring.
-    - All-to-all: the chosen algorithm if it is ``bruck`` or ``direct``. Otherwise Bruck's on a photonic
-      fabric (LUMORPH, appendix C); Bruck's, pairwise and direct on an electrical one.
-    - Messages, also with ``auto``: algorithm 3 of LUMORPH on a photonic fabric; all at once on an
-      electrical one.
+    - All-to-all: the chosen algorithm if it is ``bruck`` or ``direct``. Otherwise Bruck's algorithm on a
+      photonic fabric (LUMORPH, appendix C); Bruck's, pairwise and direct on an electrical fabric.
+    - Messages, also with ``auto``: algorithm 3 of LUMORPH on a photonic fabric; all messages are sent at once
+      on an electrical fabric.
 
     A recursive algorithm needs a radix of at least the largest prime factor of the number of GPUs. If the
     chosen radix is smaller, the smallest that fits is used, up to `MOST_RADIX`. If an algorithm does not fit
     the group, a ring is used, else the first that fits of double tree, Bruck's algorithm and pairwise.
 
-    ``whole``: the caller needs all rounds of a ring, not one of each kind (`folded`). Raises `InputError` if
-    no algorithm can serve the group.
+    ``whole``: the caller needs all rounds of a ring; if False, one round of each kind is enough (`folded`).
+    Raises `InputError` if no algorithm can serve the group.
     """
     ranks = len(gpus)
     if collective == "messages":
@@ -150,7 +150,7 @@ def check_circuits(schedule: Schedule) -> None:
 
 
 def _forms(text: str, collective: str, gpus: Sequence[int], fabric: AnyFabric) -> list[Choice]:
-    """Return the algorithms that serve ``collective`` if the user chose ``text`` (see `recipes`)."""
+    """Return the algorithms to try for ``collective`` if the user chose the algorithm ``text``."""
     family, _, parameter = text.partition(":")
     if collective == "all-to-all":
         every = ("bruck",) if isinstance(fabric, PhotonicFabric) else ("bruck", "pairwise", "direct")
@@ -179,11 +179,12 @@ def built(choice: Choice, collective: str, ranks: int) -> Built:
 
 @lru_cache(maxsize=32)
 def folded(choice: Choice, collective: str, ranks: int) -> Built:
-    """Return the schedule of `built`; for a ring, a shorter one whose rounds are to be repeated.
+    """Return the verified schedule of ``collective`` among ``ranks`` GPUs; shorten the schedule of a ring.
 
-    A ring has rounds with sums and rounds without. Rounds of one kind differ only in the chunks that move,
-    so the schedule has one round of each kind. Only the path of one chunk is verified: other chunks take the
-    same path, rotated around the ring, and never share a link in the same round.
+    A ring has rounds with sums and rounds without. Rounds of one kind differ only in the chunks that move, so
+    the shortened schedule has one round of each kind, and `Built.repeats` says how many times these are
+    executed. Only the path of one chunk is verified: other chunks take the same path, rotated around the
+    ring, and never share a link in the same round.
     """
     if choice != Choice("ring"):
         return built(choice, collective, ranks)
@@ -197,7 +198,7 @@ def folded(choice: Choice, collective: str, ranks: int) -> Built:
 
 
 def complete(choice: Choice, collective: str, ranks: int) -> Built:
-    """Return the schedule of `built`, not yet verified, with what GPUs hold before and after it."""
+    """Return the schedule of ``collective`` with the algorithm ``choice``, without verifying it."""
     parts = 2 if choice.algorithm == "double-tree" else rings_of(choice.algorithm, choice.grid)
     elements = ranks * choice.pieces * parts
     return Built(build(choice.algorithm, collective, ranks, elements, **choice.options), elements)
@@ -213,16 +214,18 @@ Messages = tuple[tuple[int, int, float], ...]
 
 @lru_cache(maxsize=4)
 def built_messages(group: tuple[int, ...], messages: Messages, lasers: int | None) -> Built:
-    """Return the verified schedule of ``messages`` between the GPUs of ``group``."""
+    """Return the verified schedule of ``messages`` (source, destination, size) between GPUs of ``group``."""
     return _proved(complete_messages(group, messages, lasers))
 
 
 def complete_messages(group: Sequence[int], messages: Messages, lasers: int | None) -> Built:
-    """Return the schedule of ``messages``, not yet verified, with what GPUs hold before and after.
+    """Return the schedule of ``messages`` between the GPUs of ``group``, without verifying it.
 
-    ``messages``: (source, destination, size), between GPUs of ``group``. ``lasers``: number of lasers per
-    GPU, for rounds by algorithm 3 of LUMORPH; None: all messages are sent at once. Sizes are multiplied to
-    become whole numbers of elements, if necessary rounded to 2⁻⁴⁰ of the largest.
+    ``messages``: (source, destination, size) of each. ``lasers``: lasers per GPU of a photonic fabric, on
+    which algorithm 3 of LUMORPH divides the messages into rounds; None: all messages are sent in one round.
+
+    The schedule has the `pre` and `post` that a verification needs: what GPUs hold before and after it. Sizes
+    are scaled to whole numbers of elements, if necessary rounded to 2⁻⁴⁰ of the largest.
     """
     rank = {gpu: r for r, gpu in enumerate(group)}
     moving = [(rank[src], rank[dst], size) for src, dst, size in messages if size > 0 and src != dst]
@@ -234,7 +237,7 @@ def complete_messages(group: Sequence[int], messages: Messages, lasers: int | No
 
 
 def _whole_sizes(sizes: Sequence[float]) -> tuple[list[int], float]:
-    """Return ``sizes`` scaled to whole numbers, and the factor by which they were multiplied."""
+    """Multiply ``sizes`` by a factor that makes them whole; return the whole numbers and the factor."""
     if not sizes:
         return [], 1.0
     whole = [size for size in sizes if isinstance(size, int)]

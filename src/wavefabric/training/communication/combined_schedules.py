@@ -27,11 +27,11 @@ def combined(
 ) -> Schedule:
     """Combine ``parts`` into one schedule in which communication round k of all parts runs at the same time.
 
-    A part is a schedule and its ``gpus``: rank r becomes GPU ``gpus[r]`` of the ``ranks`` GPUs in total, of
-    which some may be unused. Rounds in which ranks only add or copy their own data stay between the same
-    communication rounds. Parts on disjoint GPUs share buffers of the same name. A part that shares a GPU
-    with an earlier part gets separate buffers, such as ``"data 2"``. Data of different parts are numbered
-    differently: if `wavefabric.collectives.verify` proves every part, it proves the whole.
+    A part is a pair (schedule, gpus): rank r of the schedule becomes GPU ``gpus[r]``. ``ranks`` is the total
+    number of GPUs, of which some may be unused. Rounds in which ranks only add or copy their own data stay
+    between the same communication rounds. Parts on disjoint GPUs share buffers of the same name. A part that
+    shares a GPU with an earlier part gets separate buffers, such as ``"data 2"``. Data of different parts are
+    numbered differently: if `wavefabric.collectives.verify` proves every part, it proves the whole.
 
     ``starts``: the communication round in which each part begins, 0 by default. ``conditions`` False omits
     `pre` and `post` (what GPUs hold before and after), which cost models and circuits do not need. Raises
@@ -46,7 +46,7 @@ def combined(
     >>> both = combined([(pair, (0, 2)), (pair, (3, 1))], 4, "two pairs")
     >>> verify(both)
     >>> both.rounds, both.transfers[["src", "dst"]].tolist()[:4]
-    (2, [(0, 2), (3, 1), (2, 0), (1, 3)])
+    (2, [(0, 2), (2, 0), (3, 1), (1, 3)])
     """
     ranks = whole("ranks", ranks, 1)
     starts = [0] * len(parts) if starts is None else [whole("starts", s, 0) for s in starts]
@@ -68,10 +68,11 @@ def combined(
 
 @dataclass(eq=False)
 class _Placement:
-    """A part of a combined schedule, which begins in communication round ``start``.
+    """Describes one schedule that becomes part of a combined schedule, on the GPUs ``gpus``.
 
-    Parts with equal ``layer`` are on disjoint GPUs and share buffers. ``buffers``: number of each of the
-    part's buffers in the combined schedule.
+    ``start``: the communication round in which the schedule begins. ``layer``: schedules with equal number
+    are on disjoint GPUs and share buffers. ``buffers``: for each buffer of the schedule, the buffer's number
+    in the combined schedule.
     """
 
     schedule: Schedule
@@ -91,7 +92,10 @@ def _placement(number: int, schedule: Schedule, gpus: Sequence[int], ranks: int,
 
 
 def _share_buffers(placements: Iterable[_Placement]) -> dict[str, int]:
-    """Number the buffers of all parts, shared by parts on disjoint GPUs; return {buffer name: number}."""
+    """Number the buffers of a combined schedule; return a dictionary from buffer name to number.
+
+    Parts on disjoint GPUs share buffers of the same name.
+    """
     taken: list[set[int]] = []
     numbers: dict[tuple[int, str], int] = {}
     for p in placements:
@@ -111,7 +115,7 @@ def _share_buffers(placements: Iterable[_Placement]) -> dict[str, int]:
 
 
 def _sizes(placements: Sequence[_Placement], ranks: int, buffers: int) -> tuple[np.ndarray, ...]:
-    """Return the number of elements of each chunk, in one array of shape (ranks, chunks) per buffer."""
+    """Return the number of elements of each chunk: one array of shape (ranks, chunks) for each buffer."""
     width = [0] * max(buffers, 1)
     for p in placements:
         for number, sizes in zip(p.buffers, p.schedule.sizes, strict=True):
@@ -124,7 +128,7 @@ def _sizes(placements: Sequence[_Placement], ranks: int, buffers: int) -> tuple[
 
 
 def _transfers(placements: Sequence[_Placement]) -> np.ndarray:
-    """Return the transfers of all parts, ordered by round; equal parts are processed together."""
+    """Return the transfers of all parts in one array, ordered by round of the combined schedule."""
     alike: dict[tuple, list[_Placement]] = {}
     for p in placements:
         alike.setdefault((id(p.schedule), p.buffers, p.start), []).append(p)
@@ -152,10 +156,10 @@ def _transfers(placements: Sequence[_Placement]) -> np.ndarray:
 
 
 def _times(p: _Placement) -> np.ndarray:
-    """Return, for each transfer of ``p``, an integer by which the transfers of all parts are sorted in time.
+    """Return an integer for each transfer of ``p``, by which the transfers of all parts are sorted in time.
 
-    Communication round k of the combined schedule has (k + 1) 2³². The rounds without communication that
-    follow it have 1, 2, … more.
+    Transfers in communication round k of the combined schedule get the integer (k + 1) 2³². Transfers in the
+    rounds without communication that follow round k get 1, 2, … more.
     """
     t = p.schedule.transfers
     rounds = t["round"].astype(np.int64)
@@ -166,7 +170,10 @@ def _times(p: _Placement) -> np.ndarray:
 
 
 def _holdings(placements: Iterable[_Placement], side: Callable[[Schedule], Holdings]) -> Holdings:
-    """Return what the GPUs of all parts hold before or after, if ``side`` selects `pre` or `post`."""
+    """Return which data each GPU holds before or after the combined schedule.
+
+    ``side``: a function that returns the `pre` of a schedule (for before) or the `post` (for after).
+    """
     held: Holdings = {}
     first_item = 0
     for p in placements:
@@ -180,12 +187,16 @@ def _holdings(placements: Iterable[_Placement], side: Callable[[Schedule], Holdi
 
 
 def _mask(gpus: Sequence[int], origins: int) -> int:
-    """Convert ``origins``, a bit mask of ranks, to a bit mask of GPUs."""
+    """Convert a bit mask of ranks, ``origins``, to a bit mask of GPUs; ``gpus[r]`` is the GPU of rank r."""
     return sum(1 << gpu for rank, gpu in enumerate(gpus) if origins >> rank & 1)
 
 
 def common_unit(element_bytes: Sequence[float], schedules: Sequence[Schedule]) -> tuple[float, list[int]]:
-    """Return a common element size in bytes, and how many such elements an element of each schedule has."""
+    """Return a common element size in bytes for several schedules, and a whole factor for each schedule.
+
+    ``element_bytes``: the present size of an element of each schedule. Factor i is the number of new
+    elements, rounded, that replace one element of schedule i.
+    """
     largest = max(element_bytes)
     if min(element_bytes) == largest:
         return largest, [1] * len(element_bytes)

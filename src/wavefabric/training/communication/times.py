@@ -29,9 +29,10 @@ _Pattern = tuple[str, int, int]
 
 @dataclass(frozen=True, eq=False)
 class _CallTime:
-    """The time of a call as a function of its bytes, for each algorithm of ``choices``.
+    """Holds the time of a call as a function of its bytes, for each algorithm of ``choices``.
 
-    With an algorithm, the time is the maximum of its ``lines``. ``left_out``: {other algorithm: reason}.
+    The time with algorithm i of ``choices`` is the maximum of the functions ``lines[i]``. ``left_out``: a
+    dictionary from the name of an algorithm that was not compared to the reason.
     """
 
     choices: tuple[Choice, ...]
@@ -43,7 +44,7 @@ class _CallTime:
         return max([line.latency + line.rate * nbytes for line in self.lines[number]])
 
     def best(self, nbytes: float) -> int:
-        """Return the number of the fastest algorithm for ``nbytes`` bytes; of several equal, the first."""
+        """Return the index in ``choices`` of the fastest algorithm for a call of ``nbytes`` bytes."""
         if len(self.lines) == 1:
             return 0
         return min(range(len(self.lines)), key=lambda number: self.of(number, nbytes))
@@ -67,10 +68,11 @@ class Communication:
     collective : str
         One of `algorithms.CHOICES`, but not ``"zero"``, for which `FreeCommunication` exists.
     incremental : bool
-        Photonic fabrics: keep circuits that the next round uses too, instead of setting them up again; see
-        `wavefabric.fabric.cost_models.photonic`.
+        Whether circuits of a photonic fabric that the next round uses too are kept, instead of being set up
+        again; see `wavefabric.fabric.cost_models.photonic`.
     **planning
-        Photonic fabrics: ``routing``, ``sharing``, ``oversubscribed``, ``seed`` of `planning.plan_circuits`.
+        Options ``routing``, ``sharing``, ``oversubscribed``, ``seed`` of `planning.plan_circuits`, for
+        photonic fabrics.
 
     Attributes
     ----------
@@ -153,11 +155,11 @@ class Communication:
         return self._together([call for call in calls if self._time(call) is not _NOTHING])[0]
 
     def algorithm(self, call: Call) -> str:
-        """Return the name of the algorithm that serves ``call``."""
+        """Return the name of the fastest algorithm for ``call``, which is the algorithm that serves it."""
         return str(self._choice(call))
 
     def left_out(self, call: Call) -> dict[str, str]:
-        """Return the algorithms that were not compared for ``call``: {name: reason}."""
+        """Return why some algorithms were not compared for ``call``: a dictionary from name to reason."""
         return self._time(call).left_out
 
     def _choice(self, call: Call) -> Choice:
@@ -165,18 +167,19 @@ class Communication:
         return time.choices[time.best(call.bytes)]
 
     def combined(self, calls: Sequence[Call]) -> Schedule:
-        """Return ``calls`` as one schedule of all GPUs, which `seconds` times and `verify` can check."""
+        """Combine ``calls`` into one schedule of all GPUs, which `collectives.verify` can check."""
         return self._schedule(calls, True)[0]
 
     def cost(self, calls: Sequence[Call]) -> Cost:
-        """Return the cost of the `combined` schedule: rounds and their times, without a lower bound.
+        """Return the cost of ``calls`` combined into one schedule: the total time and the time of each round.
 
-        On an electrical fabric, this method lets the rounds of one call wait for the rounds of the others.
+        The cost has no lower bound of the time. On an electrical fabric, the rounds of one call wait for the
+        rounds of the others, unlike in `seconds`.
         """
         return self._cost(*self._schedule(calls, False))
 
     def circuits(self, calls: Sequence[Call]) -> CircuitPlan:
-        """Return the checked circuit plan of the `combined` schedule; `InputError` on electrical fabrics."""
+        """Return the checked circuit plan of all ``calls``; `InputError` if the fabric is electrical."""
         if not isinstance(self.fabric, PhotonicFabric):
             raise InputError(f"fabric: {self.fabric.name} given; allowed: photonic ones, which have circuits")
         schedule, _ = self._schedule(calls, False)
@@ -243,9 +246,10 @@ class Communication:
         return tangents(tangent, everywhere=not (isinstance(self.fabric, Fabric) and _bends(self.fabric)))
 
     def _built(self, call: Call, choice: Choice, conditions: bool = False) -> Built:
-        """Return the schedule of one group of ``call`` with the algorithm ``choice``, verified.
+        """Return the schedule of one group of GPUs of ``call`` with the algorithm ``choice``.
 
-        With ``conditions`` it is not verified, and has the `pre` and `post` that verification needs.
+        By default the schedule is verified. With ``conditions`` the schedule is not verified, but has the
+        `pre` and `post` that a verification needs: what GPUs hold before and after it.
         """
         if call.collective == "messages":
             lasers = self.fabric.ports if isinstance(self.fabric, PhotonicFabric) else None
@@ -255,7 +259,10 @@ class Communication:
         return make(choice, call.collective, len(call.groups[0]))
 
     def _folded(self, call: Call, choice: Choice) -> Built:
-        """Return the schedule of one group, with only one of several equal rounds of a ring if possible."""
+        """Return the verified schedule of one group of ``call``, with equal rounds of a ring only once.
+
+        All rounds are kept for messages, and if circuits are kept from one round to the next.
+        """
         if call.collective == "messages" or self.incremental:
             return self._built(call, choice)
         return algorithms.folded(choice, call.collective, len(call.groups[0]))
@@ -293,7 +300,8 @@ class Communication:
     def _electrical(self, calls: list[Call], key: tuple, slowest: float) -> float:
         """Return the time in s of ``calls`` that run together on an electrical fabric.
 
-        ``slowest``: the longest time in s of one of the calls if it runs alone.
+        ``key``: a tuple that identifies the calls, except their bytes. ``slowest``: the longest time in s of
+        one of the calls if it runs alone.
         """
         if self._alike:
             _check_disjoint(calls)
@@ -308,7 +316,7 @@ class Communication:
         return self._seconds[key]
 
     def _batch_time(self, calls: list[Call]) -> Callable[[Sequence[float]], float]:
-        """Return a function from the bytes of each call to the time in s of all calls run together."""
+        """Return a function that computes the time in s of all ``calls`` together from the bytes of each."""
         _check_disjoint(calls)
         groups = [self._built(call, self._choice(call)) for call in calls]
         parts = [(b.schedule, gpus) for b, c in zip(groups, calls, strict=True) for gpus in c.groups]
@@ -317,7 +325,7 @@ class Communication:
         return batch_time(schedule, self._cost(schedule, LARGE), [call.gpus for call in calls], elements)
 
     def _schedule(self, calls: Sequence[Call], conditions: bool) -> tuple[Schedule, float]:
-        """Return ``calls`` combined into one schedule, and the bytes per element of this schedule."""
+        """Combine ``calls`` into one schedule; return the schedule and its bytes per element."""
         moving = [call for call in calls if self._time(call) is not _NOTHING]
         if not moving:
             return combined([], self.fabric.ranks, "nothing"), 1.0
@@ -332,9 +340,10 @@ class Communication:
     def _placed(
         self, calls: list[Call], groups: list[Built], starts: list[int], conditions: bool = False
     ) -> tuple[Schedule, float]:
-        """Return one schedule of all ``calls``, and the bytes per element of this schedule.
+        """Combine ``calls`` into one schedule; return the schedule and its bytes per element.
 
-        ``groups``: for each call, the schedule of one group. ``starts``: round in which each call begins.
+        ``groups``: for each call, the schedule of one group of GPUs. ``starts``: the round in which each call
+        begins. ``conditions``: whether the schedule says what GPUs hold before and after it.
         """
         element_bytes = [call.bytes / b.elements for call, b in zip(calls, groups, strict=True)]
         unit, factors = common_unit(element_bytes, [b.schedule for b in groups])
@@ -363,7 +372,7 @@ def communication(
 
 
 def _bends(fabric: Fabric) -> bool:
-    """Return whether time may be a non-affine function of bytes, since reductions or overheads take time."""
+    """Return whether reductions or overheads may make the time of a call a non-affine function of bytes."""
     overheads = fabric.round_overhead or fabric.peer_overhead or fabric.reduce_overhead
     return fabric.reduce_bandwidth is not None or bool(overheads)
 

@@ -122,8 +122,9 @@ class DeviceModel:
         """Return the time of one operator in s.
 
         Without measured times for this operator and arithmetic, the time is `roofline`. If exactly this work
-        was measured, the time is the measured one. Otherwise the ratio of measured time to roofline is
-        interpolated, log-log over the roofline time; outside the measured range the nearest ratio applies.
+        was measured, the time is the measured one. Otherwise the ratio of measured time to roofline time is
+        interpolated between measurements: the logarithm of the ratio over the logarithm of the roofline time.
+        Outside the measured range the nearest ratio applies.
 
         Parameters
         ----------
@@ -141,8 +142,9 @@ class DeviceModel:
     def roofline(self, operator: str, flops: float, nbytes: float, arithmetic: str) -> float:
         """Return the roofline time in s: the longer of arithmetic and memory time, plus the launch time.
 
-        launch + max((F + `filling`)/(peak e), bytes/(bandwidth m)): Williams, Waterman and Patterson 2009,
-        doi:10.1145/1498765.1498785, with the fractions e and m of `efficiency`.
+        With F = ``flops`` (plus `filling` for matrix products), and e and m the fractions of peak and
+        bandwidth that `efficiency` states, the time is launch + max(F/(peak e), bytes/(bandwidth m)).
+        Williams, Waterman and Patterson 2009, doi:10.1145/1498765.1498785.
         """
         fraction, stream = self.efficiency[operator]
         rate = self.peak[_effective(operator, arithmetic)] * fraction

@@ -106,10 +106,11 @@ def measure(
 
 
 def product_shape(layer: Layer, samples: int) -> tuple[int, int, int]:
-    """Return (m, n, k): a product of matrices (m, k) and (k, n) has the FLOPs of a layer's forward pass.
+    """Return the sizes (m, n, k) of a matrix product with the FLOPs of a layer's forward pass.
 
-    n is the number of features per position (channels of a convolution), m the number of positions of all
-    samples; k follows from the FLOPs. All heads of an attention form one product.
+    The product is of matrices of shapes (m, k) and (k, n). n is the number of features per position (channels
+    of a convolution), m the number of positions of all samples; k follows from the FLOPs. All heads of an
+    attention form one product.
     """
     features = layer.output[0] if layer.operator == "convolution" else layer.output[-1]
     positions = samples * prod(layer.output) // features
@@ -117,7 +118,7 @@ def product_shape(layer: Layer, samples: int) -> tuple[int, int, int]:
 
 
 def _cases(model: ModelGraph, samples: int, arithmetic: str) -> dict[tuple, _Case]:
-    """Return the distinct operators to measure, by (operator, arithmetic, FLOPs, bytes)."""
+    """Return a dictionary from (operator, arithmetic, FLOPs, bytes) to each distinct operator to measure."""
     precision = PRECISIONS[arithmetic]
     cases: dict[tuple, _Case] = {}
     for layer in model.layers:
@@ -193,7 +194,7 @@ class _Bench:
         return self._time(lambda: xp.add(source, np.float32(1), out=target))
 
     def gather(self, nbytes: float, layer: Layer) -> float:
-        """Return the time in s to read random table rows of ``layer`` (half of ``nbytes``) and write them."""
+        """Return the time in s to copy random table rows of ``layer``; ``nbytes``: bytes read and written."""
         xp, width = self._device.xp, min(layer.output[-1], layer.parameters)
         table = self._device.zeros((layer.parameters // width, width), np.float32)
         count = max(1, ceil(nbytes / (8 * width)))
@@ -202,7 +203,7 @@ class _Bench:
         return self._time(lambda: xp.take(table, rows, axis=0, out=target))
 
     def _time(self, work: Callable[[], object]) -> float:
-        """Return the median time in s of ``work()``; a sample is the calls of 20 ms, at most 1000."""
+        """Return the median time in s of a call of ``work``, over samples of up to 1000 calls in 20 ms."""
         once = min(milliseconds(self._device, work, 2)) * 1e-3
         each = max(1, min(_MOST_CALLS, ceil(_SAMPLE / max(once, 1e-7))))
         return statistics.median(milliseconds(self._device, work, self._repeats, each)) * 1e-3

@@ -30,8 +30,8 @@ def forward_work(
     ``tensor``: degree of tensor parallelism. It divides FLOPs and parameters, unless `Layer.split` is
     ``none``. It divides all activations of a ``local`` layer, and by assumption half of the activations of a
     ``column`` or ``row`` layer. ``experts``: number of GPUs that divide the experts. All experts get equally
-    many samples, so each GPU still computes ``samples`` samples. ``sequence``: with sequence parallelism,
-    ``none`` layers with positions (`Layer.along`) are divided along the positions.
+    many samples, so each GPU still computes ``samples`` samples. ``sequence``: whether sequence parallelism
+    divides layers with the split ``none`` along their positions (`Layer.along`).
     """
     flops, elements, read = _forward(layer, samples, tensor, experts, sequence)
     return Work(layer.operator, flops, elements * precision.activation + read * precision.parameter)

@@ -27,11 +27,11 @@ POLICIES = ("batched", "boundaries", "in-order", "end")
 
 
 class CallTimes(Protocol):
-    """Describes objects that give the times of communication calls, which is all that the engine needs."""
+    """Protocol of objects that compute the time of communication calls on a fabric."""
 
     @property
     def concurrent(self) -> bool:
-        """Return whether calls of disjoint GPUs run independently; if not, they run in common batches."""
+        """Return whether calls of disjoint GPUs run independently; if not, they run together in batches."""
         ...
 
     def seconds(self, calls: Sequence[Call]) -> float:
@@ -52,7 +52,7 @@ class FreeCommunication:
 
 @dataclass(frozen=True)
 class Timeline:
-    """Holds the begin and end of each task in s, and the task whose end let each task begin (-1: none)."""
+    """Holds begin and end of each task in s, and the number of the task that let it begin (-1: none)."""
 
     begin: np.ndarray
     end: np.ndarray
@@ -68,8 +68,9 @@ class Timeline:
 def run(graph: TaskGraph, fabric: CallTimes, policy: str = "batched") -> Timeline:
     """Simulate ``graph`` on ``fabric`` and return when each task begins and ends.
 
-    Ties are broken by the order in which tasks became ready, then by task number, so results are
-    reproducible. Raises `InputError` for an unknown policy, or if tasks wait for each other in a cycle.
+    ``policy``: the order of calls, one of `POLICIES`. Ties are broken by the order in which tasks became
+    ready, then by task number, so results are reproducible. Raises `InputError` for an unknown policy, or if
+    tasks wait for each other in a cycle.
     """
     choice("policy", policy, POLICIES)
     return _Engine(graph, fabric, policy).run()
@@ -132,7 +133,7 @@ class _Engine:
         return Timeline(np.array(self.begin), np.array(self.end), np.array(self.released_by), self.busy)
 
     def _start(self, task: int, now: float, seconds: float, before: int) -> None:
-        """Record the start of ``task``; ``before``: the task that used the same worker or fabric last."""
+        """Record the start of ``task``; ``before``: task that last used the same worker or fabric, or -1."""
         end = self.end
         self.begin[task], end[task] = now, now + seconds
         if task in self.held_until:
@@ -147,7 +148,7 @@ class _Engine:
         return self.end[task] if task >= 0 else -1.0
 
     def _advance(self, worker: int, now: float) -> None:
-        """Start the next task of ``worker``, if possible."""
+        """Start the next compute task of ``worker`` if the worker is idle and the task waits for nothing."""
         program, position = self.graph.program[worker], self.position[worker]
         if self.running[worker] or position == len(program) or self.missing[program[position]]:
             return
@@ -157,7 +158,7 @@ class _Engine:
         self._start(task, now, slowed * self.graph.seconds[task], self.last_on[worker])
 
     def _set_calling(self, worker: int, calling: bool, now: float) -> None:
-        """Mark that ``worker`` enters or leaves a call; rescale the remaining time of its compute task."""
+        """Mark that ``worker`` enters or leaves a call, which changes the speed of its compute task."""
         self.calling[worker] = calling
         if self.graph.slowdown != 1.0 and self.running[worker]:
             task = self.graph.program[worker][self.position[worker]]
@@ -199,7 +200,7 @@ class _Engine:
             self.gradients.append(task)
 
     def _release(self, by: int) -> None:
-        """Queue the deferred gradient calls, which may begin because task ``by`` has ended."""
+        """Allow the deferred gradient calls to begin, because task ``by`` has ended."""
         self.changed = True
         self.gradients += self.held
         self.held_until.update(dict.fromkeys(self.held, by))
@@ -241,7 +242,12 @@ class _Engine:
                 self._begin_call(task, now, seconds, before)
 
     def _disjoint(self, queue: list[int], taken: set[int]) -> list[int]:
-        """Take from ``queue`` and return calls that can run together: no worker twice, none of ``taken``."""
+        """Remove the calls from ``queue`` that can run together, and return them.
+
+        No worker is in two of the calls. ``taken``: workers that are busy; the function adds the workers of
+        the calls. With the policies ``in-order`` and ``end``, no call overtakes an earlier call of the same
+        workers.
+        """
         chosen: list[int] = []
         waiting: list[int] = []
         for position, task in enumerate(queue):

@@ -10,7 +10,7 @@ from wavefabric.training.iteration.task_graph import NO_OPERATIONS, TaskGraph
 
 
 def parse_stragglers(text: str) -> dict[int, float]:
-    """Parse stragglers, ``5:1.5,9:2``, to {GPU: factor}: GPU 5 takes 1.5 times as long to compute."""
+    """Return a dictionary from GPU to slowdown: ``5:1.5,9:2`` means that GPU 5 takes 1.5 times as long."""
     result = {}
     for word, gpu, factor in _parts(text, "--straggler", "GPU:FACTOR, such as 5:1.5"):
         if not (gpu.isascii() and gpu.isdigit() and len(gpu) <= 9) or int(gpu) in result:
@@ -20,7 +20,7 @@ def parse_stragglers(text: str) -> dict[int, float]:
 
 
 def parse_slow_links(text: str) -> dict[str, float]:
-    """Parse slow links, ``GPU0-switch:4,…``, to {link: factor}: the link has a quarter of the bandwidth."""
+    """Return a dictionary from link to factor: ``GPU0-switch:4`` is a link with 1/4 of its bandwidth."""
     parts = _parts(text, "--slow-link", "A-B:FACTOR, such as GPU0-switch:4")
     return {link: factor for _, link, factor in parts}
 
@@ -50,7 +50,8 @@ def with_stragglers(
     straggler could leave shared links earlier. Several stragglers are assumed to be in one replica, so the
     time is then an upper bound.
 
-    ``gpus``: the GPUs of each worker. Raises `InputError` for a straggler that no worker has.
+    ``gpus``: the GPUs of each worker. ``stragglers``: a dictionary from slow GPU to the factor by which its
+    computation takes longer. Raises `InputError` for a straggler that no worker has.
     """
     everyone = {gpu for members in gpus for gpu in members}
     for gpu in stragglers:
@@ -68,8 +69,9 @@ def with_stragglers(
 
 
 def with_slow_links(fabric: AnyFabric, slow: Mapping[str, float]) -> Fabric:
-    """Return ``fabric`` with the bandwidth of links ``"A-B"`` divided by factors, in both directions.
+    """Return a copy of ``fabric`` in which some links are slower, in both directions.
 
+    ``slow``: a dictionary from a link, such as ``"A-B"``, to the factor by which the bandwidth is divided.
     Raises `InputError` for a photonic fabric, whose circuits are planned, and for links that do not exist.
     """
     if not isinstance(fabric, Fabric):

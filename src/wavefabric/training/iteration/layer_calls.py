@@ -30,7 +30,7 @@ class BlockPlacement:
 
     @property
     def parts(self) -> int:
-        """Return the number of blocks into which the features are cut."""
+        """Return the number of blocks into which the features, or with ``along`` the positions, are cut."""
         return self.tensor if self.shared else 1
 
     @property
@@ -41,11 +41,11 @@ class BlockPlacement:
 
 @dataclass(frozen=True)
 class Transfer:
-    """Describes the calls that bring a layer's output to consumer layers, and the output's gradient back.
+    """Describes the calls that bring a layer's output to consumers, and the output's gradient back.
 
-    ``consumers``: numbers of the consumer layers, which are in one pipeline stage and need the same blocks.
-    ``routed``: consumers and layer have the same experts, so samples stay on the experts' GPUs. ``forward``
-    and ``backward``: the calls of each pass, which run one after the other.
+    ``consumers``: numbers of the layers that read the output; all are in one pipeline stage and need the same
+    blocks on the same GPUs. ``routed``: consumers and layer have the same experts, so samples stay on the
+    experts' GPUs. ``forward`` and ``backward``: the calls of each pass, which run one after the other.
     """
 
     consumers: tuple[int, ...]
@@ -71,9 +71,9 @@ class LayerCalls:
 class Bucket:
     """Describes layers whose gradients are reduced together and whose parameters are updated together.
 
-    ``calls``: one call that reduces all gradients, or one per tensor; empty if only one GPU has the
-    parameters. ``parameters``: number of parameters that each GPU updates afterwards. ``gather``: the
-    all-gather of updated parameters.
+    ``calls``: one call that reduces all gradients, or one call per parameter tensor; empty if only one GPU
+    has the parameters. ``parameters``: number of parameters that each GPU updates afterwards. ``gather``: the
+    all-gather of updated parameters; None: each GPU updates all parameters, or gathers them before use.
     """
 
     layers: tuple[int, ...]
@@ -111,11 +111,11 @@ class ModelCalls:
         return self._strategy.first_gpu(self._strategy.stage[number])
 
     def _groups(self, number: int, kind: Literal["tensor", "data", "expert"] = "data") -> Groups:
-        """Return the GPU groups of ``kind`` for layer ``number`` (`LayerLayout.groups`)."""
+        """Return the GPU groups of layer ``number`` that communicate for the parallelism ``kind``."""
         return self._strategy.layouts[number].groups(self._first(number), kind)
 
     def _routed(self, number: int) -> tuple | None:
-        """Return how a layer's experts are divided among GPUs, to compare layers; None: not divided."""
+        """Return a value that is equal for layers whose experts are on the same GPUs; None: not divided."""
         layout = self._strategy.layouts[number]
         if layout.expert == 1 or not self._model.layers[number].experts:
             return None
@@ -131,7 +131,8 @@ class ModelCalls:
     def _all_to_all(self, number: int, nbytes: float) -> Call:
         """Return the all-to-all that sends samples to a layer's experts or back.
 
-        ``nbytes``: bytes of all samples of a microbatch. A sample is sent once for each expert that it uses.
+        ``nbytes``: bytes of the activations of all samples of a microbatch. A sample is sent once for each
+        expert that it uses.
         """
         layer, layout = self._model.layers[number], self._strategy.layouts[number]
         copies = max(1.0, layer.used * layer.experts)
@@ -146,10 +147,11 @@ class ModelCalls:
         return self._tensor(kind, number, self._activation_bytes(number) / layout.data)
 
     def parted(self, call: Call) -> list[Call]:
-        """Return ``call`` in a list; with `Strategy.overlap`, the two calls that replace it.
+        """Return the calls to execute for ``call``: usually ``call`` itself, alone.
 
-        With n GPUs per group, the first, for which the next layer waits, has 1/n of the bytes; the second
-        has the rest.
+        With `Strategy.overlap`, two calls replace a call between GPUs that split layers. With n GPUs per
+        group, the first, for which the next layer waits, has 1/n of the bytes; the second has the other
+        bytes.
         """
         layers = call.purpose == "layer-to-layer" and call.collective in ("all-gather", "reduce-scatter")
         if not self._strategy.overlap or not (layers or call.purpose == "tensor"):
@@ -161,9 +163,10 @@ class ModelCalls:
         return Call(kind, self._groups(number, "tensor"), nbytes, "tensor")
 
     def _regather(self, number: int) -> Call | None:
-        """Return the all-gather of a column layer's input before the backward pass; None if not needed.
+        """Return the all-gather of a layer's input before the backward pass; None if not needed.
 
-        It is needed with sequence parallelism, because each GPU stored the input of only some positions.
+        Layers with the split ``column`` need the all-gather with sequence parallelism, because each GPU
+        stored the input of only some positions.
         """
         layer, layout = self._model.layers[number], self._strategy.layouts[number]
         if not (self._strategy.sequence and layer.split == "column" and layer.saved and layout.tensor > 1):
@@ -172,9 +175,10 @@ class ModelCalls:
         return self._tensor("all-gather", number, nbytes)
 
     def _placement(self, number: int, divides: str) -> BlockPlacement:
-        """Return on which GPU each block of a layer's output, or of its inputs, is.
+        """Return which block of a layer's output, or of a layer's inputs, is on which GPU.
 
-        ``divides``: the `Layer.split` that divides them, "column" for the output and "row" for the inputs.
+        ``divides``: ``"column"`` for the output, ``"row"`` for the inputs. This is the `Layer.split` with
+        which tensor parallelism divides the output or the inputs.
         """
         layer, layout = self._model.layers[number], self._strategy.layouts[number]
         row_output = divides == "column" and layer.split == "row"
@@ -233,7 +237,10 @@ class ModelCalls:
         return Call("all-gather", groups, nbytes, "parameters")
 
     def _buckets(self, stage: int) -> list[Bucket]:
-        """Return the buckets in backward order; a bucket ends when it is full or the GPU groups change."""
+        """Return the gradient buckets of the chunk ``stage`` of layers, in the order of the backward pass.
+
+        A bucket ends when it has `Strategy.bucket` bytes, or when other GPUs sum the next layer's gradients.
+        """
         numbers = [n for n in self._strategy.layers_of(stage) if self._model.layers[n].parameters]
         buckets: list[Bucket] = []
         held: list[int] = []
@@ -266,8 +273,9 @@ class ModelCalls:
 
 
 def redistribution(source: BlockPlacement, target: BlockPlacement, nbytes: float) -> Call | None:
-    """Return the call that redistributes an array from ``source`` to ``target``; None if nothing moves.
+    """Return the call that moves the blocks of an array from the GPUs of ``source`` to those of ``target``.
 
+    ``source`` and ``target`` say which block each GPU has before and after. None: no block has to move.
     ``nbytes`` is the size of the whole array. For the gradient of the array, swap ``source`` and ``target``.
     """
     if source == target:
@@ -282,7 +290,10 @@ def redistribution(source: BlockPlacement, target: BlockPlacement, nbytes: float
 
 
 def _collective(source: BlockPlacement, target: BlockPlacement) -> tuple[str, Groups] | None:
-    """Return the collective (name and groups) that redistributes an array, or None if messages must do it."""
+    """Return the collective operation that redistributes an array: its name and the groups of GPUs.
+
+    ``source`` and ``target`` say which block each GPU has before and after. None: only messages can do it.
+    """
     if source.shared and target.shared and source.along != target.along and source.first == target.first:
         same = (source.data, source.tensor) == (target.data, target.tensor)
         return ("all-to-all", source.groups) if same else None
@@ -304,8 +315,9 @@ def _collective(source: BlockPlacement, target: BlockPlacement) -> tuple[str, Gr
 def _messages(source: BlockPlacement, target: BlockPlacement) -> Messages:
     """Return the messages that redistribute an array: (source GPU, destination GPU, fraction of the array).
 
-    If several GPUs have a block, they take turns to send the block to the receivers. A receiver that has the
-    block already gets no message.
+    ``source`` and ``target`` say which block of the array each GPU has before and after. If several GPUs have
+    a block, they take turns to send the block to the receivers. A receiver that has the block already gets no
+    message.
     """
     messages = []
     for taker in range(target.data * target.tensor):
@@ -326,9 +338,11 @@ def _ends(messages: Messages) -> Groups:
 
 
 def _overlaps(part: int, parts: int, others: int) -> list[tuple[int, float]]:
-    """Return (k, length of the overlap) for each interval k that overlaps the interval ``part``.
+    """Return the intervals that overlap a certain interval, as pairs (interval, length of the overlap).
 
-    Intervals k are [0, 1] cut into ``others`` equal ones; ``part`` is one of [0, 1] cut into ``parts``.
+    The range [0, 1] is cut into ``parts`` equal intervals, of which ``part`` is the certain one, and once
+    more into ``others`` equal intervals. The result has the numbers, from 0, of those of the latter that
+    overlap.
     """
     scale = parts * others
     begin, end = part * others, (part + 1) * others  # in units of 1 / scale

@@ -36,12 +36,13 @@ class MemoryNeed:
 
 
 class LayerMemory(NamedTuple):
-    """Memory of one layer on one GPU, in elements except ``states``; `strategy_needs` converts to bytes.
+    """Memory of one layer on one GPU, in elements (``states``: in bytes).
 
-    ``parameters``, ``gradients``: stored permanently; with sharding, the GPU's part. ``whole``: additional
-    parameters, gathered while the layer is used. ``unreduced``: additional gradients, until reduced.
-    ``states``: bytes of optimizer states and the fp32 copy. ``saved``: activations stored per microbatch.
-    ``again``: activations that selective recomputation computes again, per microbatch.
+    ``parameters``, ``gradients``: numbers stored permanently; with sharding, those of the GPU's part.
+    ``whole``: additional parameters, gathered while the layer is used. ``unreduced``: additional gradients,
+    stored until they are reduced. ``states``: bytes of optimizer states and the fp32 copy of parameters.
+    ``saved``: activations stored per microbatch. ``again``: activations that selective recomputation computes
+    again, per microbatch.
     """
 
     parameters: float
@@ -81,11 +82,11 @@ def layer_memory(workload: Workload, number: int) -> LayerMemory:
 def saved_elements(
     layers: Sequence[Layer], each: Sequence[LayerMemory], recompute: bool
 ) -> tuple[float, float]:
-    """Return two numbers of activation elements: stored per microbatch, and recomputed at one time.
+    """Return how many activation elements are stored per microbatch, and how many recomputed at one time.
 
-    ``each``: the memory of each layer. With ``recompute``, only the input of each block is stored: what its
-    first layer saves. The block's other activations are recomputed for one block at a time, so the largest
-    block counts. Selective recomputation is included. Layers without a block store all activations.
+    ``each``: the memory of each layer. With ``recompute``, the first layer of each block stores activations,
+    and the others do not. Blocks are recomputed one at a time, so the second number is that of the largest
+    block; activations of selective recomputation are included. Layers without a block store all activations.
     """
     kept = again = 0.0
     for block in blocks_of(layers, range(len(layers))):
@@ -148,7 +149,7 @@ def largest_need(workload: Workload) -> MemoryNeed:
 
 
 def _advice(workload: Workload, allowed: float) -> str:
-    """Return text that says how ``workload`` would fit in ``allowed`` bytes: changes, degrees, more GPUs."""
+    """Return text that says with which changes or how many GPUs ``workload`` fits ``allowed`` bytes."""
     strategy, model = workload.strategy, workload.model
     samples = strategy.batch // max(layout.data for layout in strategy.layouts)
     changes: dict[str, dict[str, Any]] = {

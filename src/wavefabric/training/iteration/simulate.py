@@ -118,7 +118,10 @@ class Iteration:
 
     @cached_property
     def critical_seconds(self) -> dict[str, float]:
-        """Return {"compute", "host" or purpose of calls: time in s on the critical path}, largest first."""
+        """Return a dictionary from kind of task to time in s on the critical path, largest first.
+
+        Kinds are ``"compute"`` (on GPUs), ``"host"`` (on CPUs), and for calls their purposes.
+        """
         result: dict[str, float] = {}
         on_gpus = self.on_gpus
         for task in self.critical_path:
@@ -131,7 +134,7 @@ class Iteration:
 
     @property
     def most_critical(self) -> tuple[str, float]:
-        """Return the kind of task with most time on the critical path, and the fraction of iteration time."""
+        """Return the kind of task with most time on the critical path, and its fraction of the total time."""
         what, seconds = next(iter(self.critical_seconds.items()), ("nothing", 0.0))
         return what, seconds / self.seconds if self.seconds else 0.0
 
@@ -144,7 +147,7 @@ class Iteration:
 
     @cached_property
     def call_bytes(self) -> dict[str, list[float]]:
-        """Return {purpose: bytes of each call with this purpose, as a list}; see `Call.moved`."""
+        """Return a dictionary from purpose of calls to the list of the bytes of each call (`Call.moved`)."""
         sizes: dict[str, list[float]] = {}
         for call in self.graph.call:
             if call is not None:
@@ -152,7 +155,7 @@ class Iteration:
         return sizes
 
     def communication(self) -> dict[str, tuple[int, float]]:
-        """Return the number of calls and their total bytes: {purpose: (calls, bytes)}."""
+        """Return a dictionary from purpose of calls to (number of calls, their bytes in total)."""
         return {purpose: (len(sizes), sum(sizes)) for purpose, sizes in self.call_bytes.items()}
 
 

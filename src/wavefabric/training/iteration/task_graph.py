@@ -23,9 +23,9 @@ class Call:
     groups : tuple of tuple of int
         GPU numbers, from 0. All groups have one size; ``messages`` have exactly one group.
     bytes : float
-        Size in B. ``all-reduce``, ``reduce-scatter``, ``all-gather``: of the whole array of a group.
-        ``all-to-all``: of the data that each GPU sends, including to itself. ``messages``: the unit of the
-        sizes in ``messages``.
+        Size in B. For ``all-reduce``, ``reduce-scatter`` and ``all-gather``, the size of the whole array of a
+        group. For ``all-to-all``, the size of the data that each GPU sends, including to itself. For
+        ``messages``, the unit of the sizes in ``messages``.
     purpose : str
         One of `PURPOSES`.
     messages : tuple of (int, int, float)
@@ -73,7 +73,7 @@ NO_OPERATIONS = (0.0, 0.0)
 
 @dataclass
 class TaskGraph:
-    """The tasks of an iteration, in lists indexed by task number, as there may be hundreds of thousands.
+    """The tasks of an iteration, stored in lists with one entry per task.
 
     A compute task runs on one worker, after the previous task in the worker's program. A worker represents
     GPUs that do the same at the same time, such as the GPUs of a pipeline stage.

@@ -44,7 +44,10 @@ class Workload:
         return [tuple(range(first, first + strategy.stage_gpus)) for first in firsts]
 
     def work(self, of: Callable[..., Work], number: int) -> Work:
-        """Return a GPU's work per microbatch in layer ``number``; ``of``: `forward_work`, `backward_work`."""
+        """Return the work of one GPU for a microbatch in layer ``number``.
+
+        ``of``: the function that counts the work of the pass, `forward_work` or `backward_work`.
+        """
         layer, layout = self.model.layers[number], self.strategy.layouts[number]
         samples, sequence = self.strategy.samples(number), self.strategy.sequence
         return of(layer, samples, layout.tensor, self.precision, layout.expert, sequence)
@@ -101,10 +104,11 @@ def build_tasks(workload: Workload, merge: bool = True) -> TaskGraph:
 def pipeline_order(
     stage: int, strategy: Strategy, microbatches: int | None = None
 ) -> list[tuple[int, int, int]]:
-    """Return the passes of ``stage`` in order: (0 forward or 1 backward, microbatch, chunk of layers).
+    """Return the passes that the pipeline stage ``stage`` executes, in order.
 
-    First come some forward passes, then forward and backward passes alternate. With interleaving, stage s of
-    p takes p microbatches at a time through each of its v chunks, and first come 2(p − s − 1) + (v − 1)p
+    A pass is (direction, microbatch, chunk of layers), with direction 0 for forward and 1 for backward. First
+    come some forward passes, then forward and backward passes alternate. With interleaving, stage s of p
+    takes p microbatches at a time through each of its v chunks, and first come 2(p − s − 1) + (v − 1)p
     forward passes. ``microbatches`` defaults to the number in ``strategy``.
     """
     p, v, parts = strategy.stages, strategy.interleave, microbatches or strategy.microbatches
@@ -119,11 +123,12 @@ def pipeline_order(
 
 
 def _program(graph: TaskGraph, passes: "Sequence[tuple[int, _Phase]]") -> list[int]:
-    """Return the compute tasks of a worker in order, and let its gathers of parameters run one use ahead.
+    """Return the numbers of a worker's compute tasks, in order; set when its gathers begin.
 
-    ``passes``: (offset of the pass's task numbers in ``graph``, pass) in order. A gather may begin when the
-    task that uses the previously gathered parameters begins. So that it does, this function makes the gather
-    wait for the end of the task before that one.
+    ``passes``: pairs (offset, pass) in order; offset + task number in the pass is the task number in
+    ``graph``. A gather of sharded parameters may begin when the task that uses the previously gathered
+    parameters begins. This function therefore changes ``graph``: the gather waits for the end of the task
+    before that one.
     """
     program: list[int] = []
     before = 0
@@ -179,7 +184,7 @@ class _Common:
         }
 
     def _last_here(self, number: int) -> int:
-        """Return the last layer of the same stage whose output goes to layer ``number``'s experts, or -1."""
+        """Return the last layer of the same stage that sends to the experts of layer ``number``; -1: none."""
         stage = self.strategy.stage
         here = (p for p in self.calls.layers[number].dispatched if stage[p] == stage[number])
         return max(here, default=-1)
@@ -265,7 +270,10 @@ class _Microbatch:
     def _forward_layer(
         self, phase: _Phase, number: int, waits: list[int], takers: set[int] | None = None
     ) -> None:
-        """Add tasks that run a layer and send the output to all consumers, or to ``takers`` if given."""
+        """Add tasks that run layer ``number`` forward and send its output to the layers that read it.
+
+        ``waits``: tasks that must end before. ``takers``: layers that get the output; None: all that read it.
+        """
         common, calls = self._common, self._common.calls.layers[number]
         name = common.model.layers[number].name
         if calls.dispatch is not None:
@@ -287,7 +295,7 @@ class _Microbatch:
                 self._arrived[number, consumer] = task if done is None else done
 
     def _inputs(self, number: int) -> list[int]:
-        """Return the calls, except those to experts, that bring a layer's inputs from other GPUs."""
+        """Return the tasks of calls that bring a layer's inputs from other GPUs, except calls to experts."""
         model, dispatched = self._common.model, self._common.calls.layers[number].dispatched
         producers = [model.index[name] for name in model.layers[number].inputs]
         tasks = [self._arrived[producer, number] for producer in producers if producer not in dispatched]
@@ -304,7 +312,7 @@ class _Microbatch:
                 self._backward_layer(phase, chunk, number)
 
     def _gradient_waits(self, number: int) -> list[int]:
-        """Return the calls that must end before the gradient of the output of layer ``number`` is ready."""
+        """Return the tasks of the calls after which the gradient of a layer's output is ready."""
         if self._common.calls.layers[number].transfers:
             return self._returned[number]
         output = self._output[number]  # a layer without consumers, such as the loss
@@ -344,7 +352,11 @@ class _Microbatch:
         self._returned[producer] += [t for t in ready if self._is_call(t)] if done is None else [done]
 
     def _run(self, phase: _Phase, number: int, own: LayerPass, waits: list[int], gathers: bool) -> int:
-        """Add the compute task of a layer, after a gather of the layer's parameters if they are sharded."""
+        """Add the compute task of a layer, and before it a gather of the layer's parameters if needed.
+
+        ``own``: time and work of the layer's pass. ``waits``: tasks that must end before. ``gathers``:
+        whether to gather parameters that are sharded; False if the GPU has them already.
+        """
         gather = self._common.calls.layers[number].gather if gathers else None
         name = self._common.model.layers[number].name
         if gather is None:
@@ -355,7 +367,7 @@ class _Microbatch:
         return task
 
     def _chain(self, phase: _Phase, name: str, calls: Sequence[Call], ready: list[int]) -> int | None:
-        """Add ``calls`` one after the other; return the last task, or None if there are no calls."""
+        """Add ``calls`` one after the other, after the tasks ``ready``; return the last task, or None."""
         done = None
         for call in calls:
             phase.close()

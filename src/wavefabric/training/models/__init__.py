@@ -19,7 +19,7 @@ from wavefabric.training.models.graph_file import load_graph
 
 @dataclass(frozen=True)
 class ModelFactory:
-    """Describes how to build a named model; ``number``: argument that ``NAME:NUMBER`` sets, or empty."""
+    """Describes how to build a named model; ``number``: the argument that ``NAME:5`` sets to 5, or empty."""
 
     make: Callable[..., ModelGraph]
     summary: str

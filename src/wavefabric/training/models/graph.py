@@ -201,15 +201,16 @@ class ModelGraph:
 
 
 def blocks_of(layers: Sequence[Layer], numbers: Iterable[int]) -> list[list[int]]:
-    """Group layer ``numbers`` into lists: consecutive layers of one block, or one layer without a block."""
+    """Group layer ``numbers`` by block of consecutive layers; a layer without a block is a list alone."""
     groups = groupby(numbers, key=lambda number: layers[number].block or number)
     return [list(group) for _, group in groups]
 
 
 def part_of(model: ModelGraph, numbers: Sequence[int]) -> ModelGraph:
-    """Return the layers ``numbers`` as a model with neutral names, so that equal parts give equal models.
+    """Return a model that has only the layers ``numbers`` of ``model``.
 
-    Outputs of layers outside the part become inputs of the model.
+    Layers and blocks get neutral names, so that equal parts give equal models. Outputs of layers outside the
+    part become inputs of the model.
     """
     names = {model.layers[n].name: str(position) for position, n in enumerate(numbers)}
     # Separate blocks of one name stay separate even if the layers between them are left out.

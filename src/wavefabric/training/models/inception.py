@@ -39,7 +39,7 @@ def inception_v3(name: str, auxiliary: bool = False) -> ModelGraph:
 
 
 def _unit(graph: GraphBuilder, name: str, source: str | tuple[int, ...], step: Step) -> str:
-    """Add a convolution as ``step`` describes, a batch normalisation and a ReLU."""
+    """Add a convolution ``step`` (channels, kernel, stride, padded), a batch normalisation and a ReLU."""
     channels, kernel, stride, padded = step
     padding = (kernel[0] // 2, kernel[1] // 2) if padded else (0, 0)
     raw = graph.convolution(name, source, channels, kernel, stride=stride, padding=padding)
@@ -73,9 +73,10 @@ def _stem(graph: GraphBuilder) -> str:
 def _mixed(
     graph: GraphBuilder, block: str, source: str, branches: Sequence[Sequence[Step]], pooled: int
 ) -> str:
-    """Add a block of parallel branches of convolutions and a pooling branch.
+    """Add a block of parallel branches of convolutions and a pooling branch; return the name of the output.
 
-    The pooling branch is a mean, projected to ``pooled`` channels; if ``pooled`` is 0, a maximum of stride 2.
+    ``branches``: for each branch, its convolutions, one after the other. The pooling branch is a mean,
+    projected to ``pooled`` channels; if ``pooled`` is 0, a maximum of stride 2.
     """
     graph.block = block
     ends = [_chain(graph, f"branch {number}", source, steps) for number, steps in enumerate(branches)]

@@ -84,7 +84,7 @@ class GraphBuilder:
         return name
 
     def _keep(self, source: Source, size: int) -> float:
-        """Return how many more elements are saved with ``source``: 0 if an earlier layer saved ``source``."""
+        """Return the elements that storing ``source`` adds: ``size``, or 0 if an earlier layer stores it."""
         if isinstance(source, str):
             if source in self._kept:
                 return 0.0
@@ -157,7 +157,7 @@ class GraphBuilder:
         return tuple((side + 2 * edge - window) // stride + 1 for side, window, edge in sides)
 
     def normalisation(self, name: str, source: Source, *, scales: int = 2, split: str = "none") -> str:
-        """Add a layer norm (``scales`` 2: scale, shift) or root-mean-square norm (1) over the last axis."""
+        """Add a norm over the last axis; ``scales`` 2: layer norm (scale, shift), 1: RMS norm (scale)."""
         tensors = (self.shape(source)[-1],) * scales
         return self._alike(
             name, "normalisation", [source], NORMALISATION_FLOPS,

@@ -51,8 +51,9 @@ def attention(
 ) -> str:
     """Add the query, key, value and output projections and the attention, without the residual sum.
 
-    Keys and values have ``groups`` heads, computed from the layer ``encoded`` if given (cross-attention) or
-    from ``hidden``. Rotary positions, 6 FLOPs per element of two tensors, are not counted.
+    Queries have ``heads`` heads, computed from the layer ``hidden``. Keys and values have ``groups`` heads,
+    computed from the layer ``encoded`` if given (cross-attention), else from ``hidden``. Rotary positions, 6
+    FLOPs per element of two tensors, are not counted.
     """
     width, cross = graph.shape(hidden)[-1], "cross " if encoded else ""
     narrow, source = width // heads * groups, encoded or hidden
@@ -66,7 +67,11 @@ def attention(
 def attend(
     graph: GraphBuilder, hidden: str, heads: int, groups: int, *, scales: int = 1, encoded: str = ""
 ) -> str:
-    """Add normalisation, attention and residual sum; ``scales`` 2: layer norm and biases, 1: RMS norm."""
+    """Add a normalisation of the layer ``hidden``, the attention, and the residual sum.
+
+    ``scales`` 2: layer norm, and projections with biases. 1: RMS norm, and projections without. ``groups``:
+    heads of keys and values. ``encoded``: layer from which these are computed, if not from ``hidden``.
+    """
     kind = "cross" if encoded else "attention"
     normed = graph.normalisation(f"{kind} norm", hidden, scales=scales)
     attended = attention(graph, normed, heads, groups, bias=scales > 1, encoded=encoded)
@@ -89,8 +94,9 @@ def llama(
 ) -> ModelGraph:
     """Build a decoder like Llama, without biases, for sequences of ``tokens`` tokens.
 
-    ``heads``: numbers of query heads and of key/value heads. ``network(graph, source)`` adds the feed-forward
-    network of a block. ``recipe``: batch, description and source of the `ModelGraph`.
+    ``width``: features of a token. ``heads``: number of query heads, and number of key/value heads.
+    ``network(graph, source)`` adds the feed-forward network of a block. ``recipe``: batch, description and
+    source of the `ModelGraph`.
     """
     whole("tokens", tokens, 1, MOST_TOKENS)
     graph = GraphBuilder()
@@ -109,7 +115,7 @@ def llama2(name: str, tokens: int = 4096) -> ModelGraph:
 
     def network(graph: GraphBuilder, source: str) -> str:
         def product(gate: str, up: str) -> str:
-            """Add SiLU of ``gate`` times ``up``, in one kernel (SwiGLU, arXiv:2002.05202)."""
+            """Add SiLU(``gate``) × ``up``, counted as one kernel (SwiGLU, arXiv:2002.05202)."""
             shape = graph.shape(gate)
             return graph.add(
                 "silu", "elementwise", [gate, up], shape, flops=float(SWIGLU_FLOPS * prod(shape)),
@@ -269,7 +275,11 @@ def switch_base(name: str, tokens: int = 512) -> ModelGraph:
 
 
 def _switch_block(graph: GraphBuilder, hidden: str, encoded: str, *, mixture: bool) -> str:
-    """Add self-attention, cross-attention to any ``encoded``, and a network or ``mixture`` of experts."""
+    """Add a block of Switch-Base to ``graph`` and return the name of the output.
+
+    The block has self-attention, cross-attention to the layer ``encoded`` (empty: none), and a feed-forward
+    network; with ``mixture``, experts instead of the network.
+    """
     hidden = attend(graph, hidden, 12, 12)
     if encoded:
         hidden = attend(graph, hidden, 12, 12, encoded=encoded)

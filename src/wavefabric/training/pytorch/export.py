@@ -285,7 +285,7 @@ def _size(node: Any) -> int:
 
 
 def _block(node: Any, last: str) -> str:
-    """Return a node's block: its module path up to the first number (``layers.3``); ``last`` if no path."""
+    """Return the path of a node's module up to the first number (``layers.3``); without a path, ``last``."""
     if node.op != "call_module" and "nn_module_stack" not in node.meta:
         return last
     path = node.target if node.op == "call_module" else next(reversed(node.meta["nn_module_stack"]), "")
@@ -369,7 +369,7 @@ def from_torch(
 
 @contextmanager
 def _evaluation(module: Any) -> Iterator[None]:
-    """Put the module in evaluation mode within the block, so that running statistics do not change."""
+    """Put the module in evaluation mode within a ``with`` block, so that running statistics stay the same."""
     training = {part: part.training for part in module.modules()}
     module.eval()
     try:

@@ -64,12 +64,12 @@ class SerialOptions:
 
 
 class UnitMemory(NamedTuple):
-    """Memory of a unit (layers with one layout) on one GPU, in bytes.
+    """Memory of a unit (consecutive layers with one layout) on one GPU, in bytes.
 
-    ``kept``: memory in use all the time; the sum over all units counts. ``whole``: what gathered parameters
-    and unreduced gradients add for a time, for each of the unit's two largest layers; of all units together
-    only the two largest values count. ``again``: what recomputed activations of the unit's largest block add
-    for a time; of all units only the largest value counts.
+    ``kept``: memory in use all the time; over all units it adds up. ``whole``: memory that gathered
+    parameters and unreduced gradients add for a time, for each of the unit's two largest layers; over all
+    units only the two largest values count. ``again``: memory that the recomputed activations of the unit's
+    largest block add for a time; over all units only the largest value counts.
     """
 
     kept: float
@@ -81,8 +81,9 @@ class UnitMemory(NamedTuple):
 class ChainCosts:
     """Holds the time and memory of the units of a chain in every allowed layout.
 
-    ``own[k][i]``: time in s of unit k in layout i of ``layouts[k]``. ``between[k][i, j]``: time in s added if
-    unit k has layout i and unit k + 1 layout j. ``memory[k][i]``: memory of unit k in layout i.
+    A unit is a group of consecutive layers with one layout. ``own[k][i]``: time in s of unit k in layout i of
+    ``layouts[k]``. ``between[k][i, j]``: time in s added if unit k has layout i and unit k + 1 layout j.
+    ``memory[k][i]``: memory of unit k in layout i.
     """
 
     units: tuple[Unit, ...]
@@ -96,9 +97,9 @@ def chain_costs(setting: SearchSetting, options: SerialOptions, units: tuple[Uni
     """Compute the time and memory of the units of a chain in every allowed layout.
 
     The time of a unit is the serial time of the unit's layers as a separate model. The time that a pair of
-    units adds is the serial time of the layers of their `boundary` as one model, minus the times of both
-    sides alone. Outputs reach only the next unit, and each layer's gradients have a separate call, so all
-    times add up to the serial time of the model.
+    neighbouring units adds is the serial time of the layers at their `boundary` as one model, minus the
+    serial times of the layers of either unit alone. Outputs reach only the next unit, and each layer's
+    gradients have a separate call, so all times add up to the serial time of the model.
     """
     model = setting.model
     layouts = tuple(_allowed(setting, options, unit) for unit in units)
@@ -141,7 +142,7 @@ def serial_seconds(workload: Workload, fabric: CallTimes) -> float:
 def chain_strategy(
     setting: SearchSetting, options: SerialOptions, units: Sequence[Unit], chosen: Sequence[LayerLayout]
 ) -> Strategy:
-    """Return the strategy in which unit k has the layout ``chosen[k]``."""
+    """Return the strategy in which unit k, a group of consecutive layers, has the layout ``chosen[k]``."""
     layouts = [layout for unit, layout in zip(units, chosen, strict=True) for _ in unit]
     return _workload(setting, options, setting.model, layouts).strategy
 
@@ -159,7 +160,7 @@ def _workload(
 
 
 def _allowed(setting: SearchSetting, options: SerialOptions, unit: Unit) -> tuple[LayerLayout, ...]:
-    """Return the layouts that ``unit`` may have; raise `InputError` if there are none."""
+    """Return the layouts that all layers of ``unit`` may have; raise `InputError` if there are none."""
     part = part_of(setting.model, unit)
     allowed, refused = [], ""
     for layout in layouts_of(part.layers, setting.gpus):
@@ -187,8 +188,9 @@ def _memory(workload: Workload) -> UnitMemory:
 def chain_units(model: ModelGraph, by_layer: bool = False) -> tuple[Unit, ...]:
     """Group the layers into consecutive units, such that outputs are read only in the same or next unit.
 
-    Units are blocks, or single layers with ``by_layer``. If a unit further on reads an output, it is joined
-    with the units in between. Every model thus becomes a chain, in the worst case of two units.
+    Units are blocks, or single layers with ``by_layer``. If an output is read further on than in the next
+    unit, the reader is joined with the units in between. Every model thus becomes a chain, in the worst case
+    of two units.
     """
     atoms = [(n,) for n in range(len(model.layers))] if by_layer else list(model.blocks)
     position = [number for number, atom in enumerate(atoms) for _ in atom]
@@ -234,10 +236,10 @@ def best_chain(
 ) -> ChainResult:
     """Return the strategy with the shortest serial time within a memory limit.
 
-    ``options``: microbatches, sharding, recomputation; all strategies have one stage and no buckets.
-    ``memory``: limit per GPU in bytes, counted as by `strategy_needs`. If every layer reads only the previous
-    one and nothing is recomputed, each layer has its own layout, else each unit of `chain_units`. Raises
-    `InputError` if no layout fits the batch or the memory.
+    ``options``: microbatches, sharding and recomputation of the strategy, which has one pipeline stage and no
+    gradient buckets. ``memory``: limit per GPU in bytes, counted as by `strategy_needs`. If every layer reads
+    only the previous one and nothing is recomputed, each layer has its own layout, else each unit of
+    `chain_units`. Raises `InputError` if no layout fits the batch or the memory.
     """
     options = options or SerialOptions()
     units = chain_units(setting.model, is_chain_of_layers(setting.model) and not options.recompute)
@@ -248,7 +250,7 @@ def best_chain(
 
 
 def least_time(costs: ChainCosts, memory: float = inf) -> tuple[tuple[int, ...], float, float]:
-    """Return the fastest layouts within ``memory`` bytes: (number for each unit, time in s, memory in B)."""
+    """Return the fastest layouts within ``memory`` bytes: number of each unit's layout, time in s, bytes."""
     path = _Relaxed(costs, 1.0, 0.0).path()
     seconds, held = cost_of(costs, path)
     if held <= memory:
@@ -274,10 +276,11 @@ def cost_of(costs: ChainCosts, path: Sequence[int]) -> tuple[float, float]:
 
 
 class _Relaxed:
-    """Finds the layouts of all units that minimise ``time`` × (time in s) + ``memory`` × (memory in bytes).
+    """Finds the layouts of all units that minimise a weighted sum of time and memory.
 
-    Of the memory only `UnitMemory.kept` counts, so the minimum is a lower bound. ``to_go[k]``: for each
-    layout of unit k, the minimum of the sum over the units after k.
+    The sum is ``time`` × (time in s) + ``memory`` × (memory in bytes). Of the memory only `UnitMemory.kept`
+    counts, so the minimum is a lower bound. ``to_go[k][i]``: the minimum of the sum over the units after unit
+    k, if unit k has layout i.
     """
 
     def __init__(self, costs: ChainCosts, time: float, memory: float):
@@ -303,9 +306,10 @@ class _Relaxed:
 
 
 def _lagrangian(costs: ChainCosts, memory: float) -> tuple[float, float]:
-    """Return the Lagrange multiplier (s per byte) with the largest lower bound of the time, and a time in s.
+    """Return a Lagrange multiplier in s per byte, and the time in s of layouts that fit in ``memory`` bytes.
 
-    The time is the shortest found of layouts that fit in ``memory``; inf if none was found.
+    The multiplier is, of those tried, the one that gives the largest lower bound of the time. The time is the
+    shortest of all layouts found that fit; inf if none was found.
     """
     low, high = 0.0, _Relaxed(costs, 1.0, 0.0).least / memory if memory > 0 else 1.0
     best, bound, multiplier, growing = inf, -inf, 0.0, True
@@ -323,7 +327,11 @@ def _lagrangian(costs: ChainCosts, memory: float) -> tuple[float, float]:
 
 
 class _Label(NamedTuple):
-    """A choice of layouts for the first units; smaller is better in each of the first five fields."""
+    """A partial solution: a choice of layouts for the first units of a chain, and their time and memory.
+
+    ``layout``: layout number of the last of these units. ``before``: the label of the units before it. In the
+    first five fields smaller is better.
+    """
 
     seconds: float
     kept: float
@@ -347,9 +355,10 @@ class _Label(NamedTuple):
 
 
 def _labels(costs: ChainCosts, memory: float, multiplier: float, most: float) -> _Label | None:
-    """Return the fastest layouts that fit in ``memory`` bytes, as a label; None if none fits.
+    """Return the fastest layouts of all units that fit in ``memory`` bytes; None if none fits.
 
-    ``multiplier``, ``most``: the results of `_lagrangian`, which bound the search.
+    ``multiplier``: a Lagrange multiplier in s per byte, which gives lower bounds. ``most``: a time in s that
+    is known to be reached, or inf. Both exclude partial solutions early.
     """
     limit, latest = memory * (1 + _SLACK), most * (1 + _SLACK)
     fast, light = _Relaxed(costs, 1.0, 0.0), _Relaxed(costs, 0.0, 1.0)
@@ -381,7 +390,7 @@ def _labels(costs: ChainCosts, memory: float, multiplier: float, most: float) ->
 
 
 def _pareto(labels: Iterable[_Label]) -> list[_Label]:
-    """Keep the Pareto-optimal labels; of equal labels keep the first."""
+    """Return the labels that are Pareto-optimal in time and memory; of equal labels, only the first."""
     front: list[_Label] = []
     for label in sorted(labels, key=lambda label: label[:5]):
         # Labels are sorted by time, so only the memory has to be compared.

@@ -67,7 +67,7 @@ class StrategyCosts:
         return len(self._known.keys() | self._least.keys())
 
     def __call__(self, strategy: Strategy, most: float = inf) -> StrategyCost:
-        """Return the cost of ``strategy``; a lower bound may replace a time, if both are above ``most`` s."""
+        """Return the cost of ``strategy``; a time above ``most`` s may be a lower bound above ``most``."""
         if strategy in self._known:
             return self._known[strategy]
         if self._least.get(strategy, 0.0) > most:
@@ -103,8 +103,9 @@ class _Undisturbed:
 class SearchTrail:
     """Records the best strategy so far and the progress of the search.
 
-    ``limit``, ``made``: proposals in total and so far. ``until``: `time.monotonic` at which to stop, or None.
-    ``history``: (proposals made, iteration time in s) for each new best strategy.
+    ``limit``: number of proposals in total. ``made``: number of proposals so far. ``until``: value of
+    `time.monotonic` at which to stop, or None. ``history``: (proposals made, iteration time in s) for each
+    new best strategy.
     """
 
     limit: int
@@ -208,7 +209,7 @@ class StrategyMoves:
         }
 
     def propose(self, strategy: Strategy, random: Random) -> Strategy | None:
-        """Return a strategy one change away; None if the drawn change is impossible."""
+        """Return a strategy that differs from ``strategy`` by one random change; None if it is impossible."""
         kind = random.choices(list(self.kinds), list(self.kinds.values()))[0]
         changed = kind(strategy, random)
         if changed is None or changed == strategy:
@@ -220,7 +221,11 @@ class StrategyMoves:
         return changed
 
     def _layouts(self, drawn: Callable[[Random], Sequence[int]]) -> Callable[..., Strategy | None]:
-        """Return a change: one random layout for the layers of ``drawn``, and new microbatches if needed."""
+        """Return a function that changes the layout of some layers of a strategy.
+
+        ``drawn(random)`` draws the layers. The function gives all of them one random layout, and draws a new
+        number of microbatches if the old one is not allowed. It returns None if no change is possible.
+        """
 
         def change(strategy: Strategy, random: Random) -> Strategy | None:
             numbers = drawn(random)
@@ -267,7 +272,7 @@ def _microbatches(strategy: Strategy, random: Random) -> Strategy | None:
 
 
 def _fitted(layout: LayerLayout, gpus: int) -> LayerLayout:
-    """Return ``layout`` for ``gpus`` GPUs, with tensor and expert degrees reduced to divisors."""
+    """Return a layout for ``gpus`` GPUs with the degrees of ``layout``, reduced to divisors."""
     tensor = gcd(layout.tensor, gpus)
     return LayerLayout(gpus // tensor, tensor, gcd(layout.expert, gpus // tensor))
 

@@ -138,7 +138,11 @@ def search(
 def _walk(
     starts: list[Strategy], costs: StrategyCosts, trail: SearchTrail, beta: float, random: Random
 ) -> None:
-    """Run Markov chains of equal length from ``starts`` and the best of `expert_designed`, `chain_optima`."""
+    """Run Markov chains of equal length, one from each start, and record the best strategy in ``trail``.
+
+    The starts are ``starts``, the best strategy that experts would design, and the best strategy of the exact
+    search. Starts that exceed the memory are left out; if all do, the last one is used.
+    """
     setting, chosen = costs.setting, list(starts)
     for group in (expert_designed(setting), chain_optima(setting, costs.memory)):
         best = _best_of(group, costs, trail)
@@ -166,7 +170,11 @@ def _best_of(strategies: Iterable[Strategy], costs: StrategyCosts, trail: Search
 
 
 def data_parallel(setting: SearchSetting) -> Strategy:
-    """Return data parallelism, and tensor parallelism too if the number of GPUs does not divide the batch."""
+    """Return the strategy with as much data parallelism as the batch allows, and no pipeline.
+
+    The degree of data parallelism is the greatest common divisor of the number of GPUs and the batch. The
+    rest is tensor parallelism, of degree 1 if the number of GPUs divides the batch.
+    """
     across = gcd(setting.gpus, setting.batch) or 1
     tensor = setting.gpus // across
     return uniform(setting.model, setting.gpus, tensor=tensor, batch=setting.batch, bucket=BUCKET)
@@ -175,8 +183,8 @@ def data_parallel(setting: SearchSetting) -> Strategy:
 def expert_designed(setting: SearchSetting) -> Iterator[Strategy]:
     """Yield strategies that experts would try: usual degrees for all layers, and split embedding tables.
 
-    All come with and without sharding, usual degrees also with and without recomputation. Strategies that
-    the model or the number of GPUs does not allow are left out.
+    Each is yielded with and without sharding; those with usual degrees also with and without recomputation.
+    Strategies that the model or the number of GPUs does not allow are left out.
     """
     model, gpus = setting.model, setting.gpus
     for text in ("data", "data,sharded", "tables", "tables,sharded"):
@@ -196,7 +204,7 @@ def expert_designed(setting: SearchSetting) -> Iterator[Strategy]:
 
 
 def chain_optima(setting: SearchSetting, memory: float) -> Iterator[Strategy]:
-    """Yield the `best_chain` strategies that fit ``memory``, with and without sharding and recomputation."""
+    """Yield strategies of least serial time for one stage, with and without sharding and recomputation."""
     for sharded, recompute in product((False, True), repeat=2):
         with suppress(InputError):
             yield best_chain(setting, SerialOptions(1, sharded, recompute), memory).strategy

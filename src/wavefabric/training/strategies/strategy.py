@@ -199,10 +199,11 @@ def uniform(
 ) -> Strategy:
     """Build the strategy with one layout for all layers except those named in ``layers``.
 
-    ``data`` is ``gpus`` / (``tensor`` × ``pipeline``); a different value is refused. ``options`` are the
-    other fields of `Strategy`. The batch defaults to ``model.batch`` × data. Without a pipeline there is 1
-    microbatch by default; with a pipeline, the largest number up to 4 per stage that divides the samples per
-    data-parallel GPU. Stages are cut between blocks to minimise the largest FLOPs per stage (`cut_stages`).
+    ``data`` is ``gpus`` / (``tensor`` × ``pipeline``); a different value raises `InputError`. ``options`` are
+    the other fields of `Strategy`. The batch defaults to ``model.batch`` × data. Without a pipeline there is
+    1 microbatch by default; with a pipeline, the largest number up to 4 per stage that divides the samples
+    per data-parallel GPU. Stages are cut between blocks to minimise the largest FLOPs per stage
+    (`cut_stages`).
 
     Raises
     ------
@@ -238,7 +239,7 @@ def uniform(
 def mixed_layouts(
     model: ModelGraph, common: LayerLayout, layers: Mapping[str, LayerLayout]
 ) -> tuple[LayerLayout, ...]:
-    """Return the layout of each layer: from ``layers`` by name, else ``common``.
+    """Return the layout of each layer: ``layers[name]`` for layers named there, else ``common``.
 
     A layer without experts gets ``common`` without expert parallelism.
     """

@@ -107,7 +107,7 @@ def _bytes(number: str) -> float:
 
 
 def _tables(model: ModelGraph, gpus: int, pipeline: int) -> dict[str, LayerLayout]:
-    """Return the layout of each embedding table, by name: split over as many GPUs of a stage as possible."""
+    """Return a dictionary from embedding table to layout: split over as many GPUs of a stage as possible."""
     tables = [
         layer
         for layer in model.layers
@@ -173,7 +173,7 @@ def to_json(model: ModelGraph, strategy: Strategy) -> str:
 
 
 def _common(model: ModelGraph, strategy: Strategy) -> LayerLayout:
-    """Return the most frequent degrees: (data, tensor) of all layers, expert of the layers with experts."""
+    """Return the most frequent layout; its expert degree is the most frequent of layers with experts."""
     pairs = list(zip(model.layers, strategy.layouts, strict=True))
     plain = Counter((layout.data, layout.tensor) for _, layout in pairs).most_common(1)[0][0]
     experts = Counter(layout.expert for layer, layout in pairs if layer.experts)
@@ -204,7 +204,7 @@ def from_json(text: str, model: ModelGraph, batch: int | None = None) -> Strateg
 
 
 def _stage(model: ModelGraph, names: Sequence[str]) -> tuple[int, ...]:
-    """Return the pipeline stage of each layer; the layers ``names`` begin the second and later stages."""
+    """Return the pipeline stage of each layer, if the layers ``names`` begin all stages but the first."""
     firsts = {model.layers[block[0]].name for block in model.blocks[1:]}
     last = 0
     for name in names:

@@ -33,7 +33,8 @@ def execution_order(graph: TaskGraph) -> list[int]:
 def in_order(waits: Mapping[Task, Sequence[Task]], priority: Callable[[Task], Any]) -> list[Task]:
     """Return tasks in topological order; of several ready tasks, the one of lowest ``priority`` comes first.
 
-    ``waits`` has the tasks that each task waits for. Tasks in a cycle, or after a cycle, are left out.
+    ``waits`` is a dictionary from each task to the tasks that it waits for. Tasks in a cycle, or after a
+    cycle, are left out.
     """
     missing = {task: len(others) for task, others in waits.items()}
     followers: dict[Task, list[Task]] = defaultdict(list)
@@ -83,7 +84,7 @@ def gpus_of_workers(
 
 
 def worker_names(iteration: Iteration) -> list[str]:
-    """Return a label for each worker: ``stage N`` if there are several stages, GPU numbers, stragglers."""
+    """Return a label for each worker, such as ``stage 1, GPUs 4-7``, with the factors of slow GPUs."""
     if iteration.workload is None:
         names = [f"GPUs {ranges(gpus)}" if gpus else "CPU" for gpus in iteration.graph.gpus]
         return names or [f"worker {number}" for number in range(iteration.graph.workers)]

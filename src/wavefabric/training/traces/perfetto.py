@@ -36,7 +36,7 @@ def write_perfetto(path: str | Path, iteration: Iteration, force: bool = False) 
     process, with threads for computation and for calls. Event arguments are the task number, the microbatch,
     and for a call the collective, bytes, groups and messages. An arrow from a computation to a call, or from
     a call to a computation, shows which task's end let the other begin. Raises `InputError` if the extension
-    is not ``.json``, if the file exists and ``force`` is not set, or if it cannot be written.
+    is not ``.json``, if the file exists and ``force`` is not set, or if the file cannot be written.
     """
     path = Path(path)
     if path.suffix.lower() != ".json":
@@ -65,7 +65,10 @@ def _events(iteration: Iteration) -> Iterator[dict[str, Any]]:
 
 
 def _tracks(iteration: Iteration) -> tuple[list[list[tuple[int, int]]], dict[tuple[int, int], str]]:
-    """Return the (process, thread) pairs in which each task is drawn, and the names of the threads."""
+    """Return where each task is drawn, and a dictionary from (process, thread) to the name of the thread.
+
+    A task is drawn in one or more threads: the result has a list of pairs (process, thread) for each task.
+    """
     graph, times = iteration.graph, iteration.timeline
     tracks: list[list[tuple[int, int]]] = [[] for _ in range(len(graph))]
     names: dict[tuple[int, int], str] = {}

@@ -73,7 +73,7 @@ def draw_timeline(
 
 
 def timeline_figure(iteration: Iteration, title: str | None = None) -> style.Figure:
-    """Return the picture that `draw_timeline` writes, as a figure."""
+    """Return a picture of a simulated iteration over time, as a figure; `draw_timeline` writes it."""
     tracks, several = _tracks(iteration), iteration.graph.workers > 1
     rows = iteration.graph.workers if several else tracks[-1].top + tracks[-1].height + 0.12
     # Inches: above the axes for the titles, below for the axis and the legend.
@@ -196,13 +196,13 @@ def exposed_times(iteration: Iteration, worker: int) -> np.ndarray:
 
 
 def _covered(moments: np.ndarray, times: Any, tasks: Sequence[int]) -> np.ndarray:
-    """Return, for each of ``moments`` in s, whether any of ``tasks`` is running."""
+    """Return for each of ``moments``, in s, whether one of ``tasks`` is running."""
     begun, ended = (np.searchsorted(np.sort(each[tasks]), moments) for each in (times.begin, times.end))
     return begun > ended
 
 
 def _exposed(axes: style.Axes, iteration: Iteration, tracks: Sequence[_Track], scale: float) -> np.ndarray:
-    """Hatch exposed communication; return the exposed time of each worker in s, shape (workers,)."""
+    """Hatch the times in which workers only wait for calls; return their sums in s, shape (workers,)."""
     total, points = np.zeros(iteration.graph.workers), _points(axes)
     corners: dict[bool, list[tuple[float, float, float, float]]] = {True: [], False: []}
     for worker, track in enumerate(track for track in tracks if track.name == "compute"):
@@ -243,7 +243,7 @@ def _rows(axes: style.Axes, iteration: Iteration, tracks: Sequence[_Track], expo
 
 
 def _beside(axes: style.Axes, side: int, y: float, words: str, size: float, colour: str) -> None:
-    """Write text left (-1) or right (1) of the axes; ``y`` is a fraction of their height."""
+    """Write text on the left (``side`` -1) or right (1) of the axes; ``y``: fraction of their height."""
     x, ha = (-0.008, "right") if side < 0 else (1.008, "left")
     axes.text(x, y, words, color=colour, fontsize=size, ha=ha, va="center", transform=axes.transAxes)
 

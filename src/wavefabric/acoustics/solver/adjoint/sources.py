@@ -15,9 +15,10 @@ _BLOCK_BYTES = 16 << 20
 
 
 class _Readings:
-    """Records adjoint-field values at the points of a source in each step: ``values`` on the host.
+    """Records an adjoint field at the points of a source in each time step.
 
-    Their shape is (steps, points), or (steps, 1), the sum over the points, if all points share one signal.
+    ``values``, on the host, has the shape (steps, points). If all points share one signal it has the shape
+    (steps, 1), with the sum over the points.
     """
 
     def __init__(self, c: Coefficients, term: PointTerm, steps: int, clock: Any):
@@ -38,13 +39,13 @@ class _Readings:
             self._points = device.asarray(bounds), index, device.asarray(ones)
 
     def read(self, field: Any) -> None:
-        """Read the values of ``field`` for the time step of the clock; only launches kernels."""
+        """Store ``field`` at the source points for the time step in ``clock``; only launches kernels."""
         if self._size:
             self._sample(self._row, field, *self._points)
             self._store(self._block, self._row, self._clock, 0, len(self._block))
 
     def count(self, step: int) -> None:
-        """Mark ``step`` as read (from the last step to the first); copy a complete block to the host."""
+        """Count ``step``, from the last to the first, as read; copy a complete block of steps to the host."""
         if self._first is None:
             self._first = step
         self._last = step
@@ -60,7 +61,7 @@ class _Readings:
 
 
 class AdjointSources:
-    """Applies the transpose of `SourceTerms` on a rank.
+    """Applies the transpose of `SourceTerms`: derivatives with respect to signals are read at source points.
 
     ``wrt`` names the sources, of `SOURCES`, for whose signals derivatives are computed. ``scaled`` names
     sources, but not the transducer, whose signals s are scaled by the sound speed at their points. For these
@@ -123,7 +124,7 @@ class AdjointSources:
                 term.apply(fields.u[axis], self._clock)
 
     def pressure(self, fields: Fields, step: int) -> None:
-        """Read ρ̄ at the pressure source, and set it to zero where the source replaces the density."""
+        """Read the adjoint density ρ̄ at the pressure source; zero it where the source replaces ρ."""
         term = self._active(step).get("p")
         if term is None:
             return
@@ -136,7 +137,7 @@ class AdjointSources:
             self._c.kernels.set_density_points(fields.rho, fields.split_layers, *points)
 
     def velocity(self, fields: Fields, step: int) -> None:
-        """Read ū at transducer and velocity sources, in reverse order; zero ū where a source replaces u."""
+        """Read the adjoint velocity ū at its sources; zero it where a source replaces u."""
         active = self._active(step)
         if "transducer" in active and "transducer" in self.readings:
             self.readings["transducer"].read(fields.u[0])
@@ -168,7 +169,10 @@ class AdjointSources:
                 reading.count(step)
 
     def host_arrays(self) -> dict[str, np.ndarray]:
-        """Return the values read, by name (``signal/p``): (steps, points), or (steps, 1) for a sum."""
+        """Return a dictionary from name, such as ``signal/p``, to the values read in all steps.
+
+        They are (steps, points), or (steps, 1) if all points of the source share one signal.
+        """
         for reading in self.readings.values():
             reading.flush()
         return {f"signal/{name}": reading.values for name, reading in self.readings.items()}

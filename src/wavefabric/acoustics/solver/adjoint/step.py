@@ -35,7 +35,10 @@ MEDIUM = ("sound_speed", "density", "alpha_coeff", "nonlinearity")
 
 
 def needs_states(problem: Problem, wrt: frozenset[str]) -> bool:
-    """Return whether adjoint steps need forward fields: in a nonlinear medium, or for its derivatives."""
+    """Return whether adjoint steps need the fields of the simulation itself (forward fields).
+
+    They do in a nonlinear medium, or for derivatives with respect to medium parameters.
+    """
     return problem.nonlinearity is not None or bool(wrt & set(MEDIUM))
 
 
@@ -104,12 +107,15 @@ class AdjointStep:
 
     @staticmethod
     def nbytes(problem: Problem, wrt: frozenset[str], fields: int, field: int) -> int:
-        """Return the bytes of this object; ``fields`` are the bytes of `Fields`, ``field`` of one field."""
+        """Return the bytes of device memory of an adjoint step.
+
+        ``fields`` are the bytes of `Fields`, ``field`` those of one field.
+        """
         medium = len(wrt & set(MEDIUM)) + problem.dimensions * ("density" in wrt) + ("alpha_coeff" in wrt)
         return fields * (1 + needs_differences(problem, wrt)) + field * (medium + 6)
 
     def arrays(self) -> dict[str, Any]:
-        """Return the arrays for a checkpoint; p̄, ū and ρ̄ are named as in `Fields.named`."""
+        """Return a dictionary from name to array of all that a checkpoint stores."""
         named = {f"adjoint/{name}": array for name, array in self.fields.named().items()}
         named |= {f"gradient/{name}": array for name, array in self.gradients().items()}
         if self._c.lossy:  # between `after` and `before`
@@ -119,7 +125,10 @@ class AdjointStep:
         return named | {f"product/{name}": array for name, array in self.sources.products.items()}
 
     def gradients(self) -> dict[str, Any]:
-        """Return the medium derivatives summed so far, by name; ``density_x``, … for staggered densities."""
+        """Return a dictionary from medium parameter to derivative, summed over the steps so far.
+
+        Derivatives with respect to the staggered densities are named ``density_x``, ….
+        """
         staggered = {f"density_{axis}": array for axis, array in zip("xyz", self._staggered, strict=False)}
         return {name: array for name, array in (self._medium | staggered).items() if array.size}
 
@@ -135,7 +144,7 @@ class AdjointStep:
         return number == 0 and self._c.problem.initial_pressure is not None
 
     def after(self, number: int, forward: Fields) -> None:
-        """Do the transposed pressure stage of step ``number``; ``forward`` are forward fields after it."""
+        """Do the pressure stage's transpose; ``forward`` are the simulation's own fields after the step."""
         c, f = self._c, self.fields
         if self._begins(number):
             self._split_of_initial_pressure(forward.p)
@@ -158,7 +167,7 @@ class AdjointStep:
             self._add_medium(forward)
 
     def _add_medium(self, forward: Fields) -> None:
-        """Add what the equation of state contributes in this step to the derivatives for the medium."""
+        """Add this step's contribution of the equation of state to the medium's derivatives."""
         c, shift, medium = self._c, self._scratch[-1], self._medium
         lossy = medium["alpha_coeff"].size and not self._absorbs
         if c.disperses and (medium["sound_speed"].size or lossy):
@@ -171,7 +180,7 @@ class AdjointStep:
             self._stages.divergence(forward.u, self._rate)
 
     def kept(self, forward: Fields) -> Fields:
-        """Return the forward fields after a step, for `before`; a copy if it needs earlier fields as well."""
+        """Return the forward fields after a step, copied if `before` needs the fields before the step too."""
         if self.after_step is None:
             return forward
         copied = self.after_step
@@ -204,10 +213,11 @@ class AdjointStep:
             self.kernels.alpha_gradient(self._medium["alpha_coeff"], f.p, c.speed, self._unit, rate)
 
     def before(self, number: int, before: Fields, after: Fields) -> None:
-        """Do the transposed density and velocity stages of step ``number``.
+        """Do the transposes of the density and velocity stages of step ``number``.
 
-        ``before`` and ``after`` are the forward fields before and after the step. What sources added in the
-        step is subtracted from ``after``. The clock of the forward fields must be ``number``.
+        ``before`` and ``after`` are the forward fields, those of the simulation itself, before and after the
+        step. What sources added in the step is subtracted from ``after``. The clock of the forward fields
+        must be ``number``.
         """
         stages, c, f = self._stages, self._c, self.fields
         if self._begins(number):
@@ -251,7 +261,10 @@ class AdjointStep:
         self._stages.adjoint_gradient(gradients, f.p)
 
     def _split_of_initial_pressure(self, p0: Any) -> None:
-        """Add to p̄ the derivative with respect to p₀ through the D split densities ρ_ξ = p₀/(D c₀²)."""
+        """Add to p̄ the derivative with respect to p₀ through the D split densities ρ_ξ = p₀/(D c₀²).
+
+        The derivative with respect to the sound speed c₀ is also added, if requested.
+        """
         c, f, gradient = self._c, self.fields, self._scratch[0]
         self.kernels.density_sum(gradient, f.rho, f.split_layers, c.dimensions)
         gradient /= c.dimensions * c.speed * c.speed

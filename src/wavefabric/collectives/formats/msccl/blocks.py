@@ -24,7 +24,7 @@ class ThreadBlockLanes:
     """Groups transfers into lanes: a lane is a thread block at each of two GPUs, or one block that copies.
 
     ``of``: the lane of each transfer. ``ends``, shape (lanes, 2): sending and receiving GPU; twice the same
-    GPU for copies within it. If a block both sends and receives, the two GPUs are in ascending order.
+    GPU for transfers within it. If a block both sends and receives, the two GPUs are in ascending order.
     ``channel``: the channel of each lane.
     """
 
@@ -34,9 +34,10 @@ class ThreadBlockLanes:
 
 
 def build_blocks(moves: np.ndarray, gpus: int, shared: bool | None) -> tuple[np.ndarray, np.ndarray]:
-    """Return blocks (`BLOCK`) and steps (`STEP`) on as few channels as possible; `InputError` names a limit.
+    """Distribute transfers to thread blocks; return the tables of blocks (`BLOCK`) and their steps (`STEP`).
 
-    ``shared``: one block both sends to a peer and receives from it; None: only if needed.
+    ``shared``: whether one block both sends to a peer and receives from it; None: only if two would be too
+    many. `InputError` names the limit of the runtime that is exceeded.
     """
     why = ""
     for joint in (False, True) if shared is None else (shared,):
@@ -53,7 +54,8 @@ def build_blocks(moves: np.ndarray, gpus: int, shared: bool | None) -> tuple[np.
 def _lanes(moves: np.ndarray, gpus: int, shared: bool, longest: int) -> ThreadBlockLanes:
     """Group the transfers of each pair of GPUs into lanes of at most ``longest`` transfers.
 
-    Each direction has lanes of its own, unless blocks are ``shared`` by both.
+    A lane is a thread block at each of the two GPUs. Each direction has lanes of its own, unless blocks are
+    ``shared`` by both; so has each instance of divided chunks.
     """
     one, other = moves["src"], moves["dst"]
     if shared:
@@ -67,7 +69,10 @@ def _lanes(moves: np.ndarray, gpus: int, shared: bool, longest: int) -> ThreadBl
 
 
 def _channels(ends: list[list[int]], gpus: int) -> np.ndarray:
-    """Return a channel for each lane; lanes between the same two GPUs (``ends``) have different channels."""
+    """Return the channel of each lane; lanes between the same two GPUs have different channels.
+
+    ``ends``: the two GPUs of each lane, which has a thread block at both.
+    """
     used = np.zeros((gpus, fmt.CHANNELS), np.int64)
     taken: dict[tuple[int, int], int] = {}
     chosen = np.zeros(len(ends), np.int64)
@@ -86,7 +91,7 @@ def _channels(ends: list[list[int]], gpus: int) -> np.ndarray:
 
 
 def _thread_blocks(moves: np.ndarray, lanes: ThreadBlockLanes, gpus: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the blocks and steps of all GPUs."""
+    """Return the tables of the thread blocks (`BLOCK`) and of their steps (`STEP`) of all GPUs."""
     # The ends of lane n are blocks 2 n and 2 n + 1; a copy within a GPU has only the first.
     gpu = lanes.ends.ravel()
     number = np.bincount(lanes.ends[:, 0], minlength=gpus)
@@ -103,7 +108,10 @@ def _thread_blocks(moves: np.ndarray, lanes: ThreadBlockLanes, gpus: int) -> tup
 
 
 def _work(moves: np.ndarray, lanes: ThreadBlockLanes) -> tuple[np.ndarray, np.ndarray]:
-    """Return thread block and `STEP` row of each step; a transfer between GPUs is a send and a receive."""
+    """Return the steps of all transfers: the thread block of each step, and its row of `STEP`.
+
+    A transfer between GPUs is two steps, a send and a receive; a transfer within a GPU is one.
+    """
     turn, second = ragged(np.where(moves["src"] != moves["dst"], 2, 1))
     m, lane = moves[turn], lanes.of[turn]
     away, reduce = m["src"] != m["dst"], m["reduce"]
@@ -150,8 +158,9 @@ def _waits(work, owner, gpu, time) -> tuple[np.ndarray, np.ndarray]:
 def _number(work, owner, gpu, later, earlier, lanes: ThreadBlockLanes) -> tuple[np.ndarray, np.ndarray]:
     """Return the tables of blocks and of numbered steps, in which a step waits for at most one other step.
 
-    A step ``later[i]`` waits for ``earlier[i]``. If it waits for several, an empty step (nop) before it takes
-    each further wait. On each GPU the blocks that others wait for come first.
+    ``work`` has a row per step, ``owner`` the block of each step, ``gpu`` the GPU of each block. A step
+    ``later[i]`` waits for ``earlier[i]``. If it waits for several, an empty step (nop) before it takes each
+    further wait. On each GPU the blocks that others wait for come first.
     """
     order = np.argsort(later, kind="stable")
     later, earlier = later[order], earlier[order]
@@ -182,7 +191,11 @@ def _number(work, owner, gpu, later, earlier, lanes: ThreadBlockLanes) -> tuple[
 
 
 def _block_order(gpu: np.ndarray, waited_for: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Sort blocks by GPU, those that others wait for first; return the order, and each block's number."""
+    """Number the thread blocks of each GPU from 0, those that others wait for first.
+
+    Return the order of all blocks by GPU and number, and the number of each block. ``gpu``: the GPU of each
+    block; ``waited_for``: whether others wait for it.
+    """
     rank = np.lexsort((np.arange(gpu.size), ~waited_for, gpu))
     ids = np.empty(gpu.size, np.int64)
     ids[rank] = np.arange(gpu.size) - np.searchsorted(gpu[rank], gpu[rank])
@@ -195,7 +208,10 @@ def _block_order(gpu: np.ndarray, waited_for: np.ndarray) -> tuple[np.ndarray, n
 
 
 def _block_table(work, owner, present: np.ndarray, ids: np.ndarray, lanes: ThreadBlockLanes) -> np.ndarray:
-    """Return the `BLOCK` rows of the blocks ``present``: the ends of lane n are blocks 2 n and 2 n + 1."""
+    """Return the table (`BLOCK`) of the thread blocks ``present``: GPU, number, peers and channel.
+
+    Blocks 2 n and 2 n + 1 are at the two ends of lane n. ``ids``: the number of each block on its GPU.
+    """
     lane, second = present // 2, present % 2
     blocks = np.zeros(present.size, fmt.BLOCK)
     blocks["gpu"], blocks["id"], blocks["chan"] = lanes.ends[lane, second], ids, lanes.channel[lane]

@@ -137,9 +137,9 @@ def _check_waits(a: fmt.MscclAlgorithm) -> None:
 
 
 def touches(steps: np.ndarray, first: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return all accesses of steps to chunks: row of the step, number of the chunk, whether it is a write.
+    """Return all accesses to chunks in three arrays: row of the step, number of the chunk, whether it writes.
 
-    Reads come before writes. ``first``: for each step the first chunk that it reads, and that it writes.
+    Reads come before writes. ``first``: the first chunk that each step reads, and that it writes (arrays).
     """
     columns = []
     for used, number, write in ((fmt.READS, first[0], False), (fmt.WRITES, first[1], True)):
@@ -151,9 +151,9 @@ def touches(steps: np.ndarray, first: Sequence[np.ndarray]) -> tuple[np.ndarray,
 
 
 def run_order(a: fmt.MscclAlgorithm) -> list[int]:
-    """Return all steps (rows) of an algorithm without deadlock in an order that can run.
+    """Return the steps of an algorithm, as row numbers, in an order in which they can run.
 
-    Receives come as soon after their sends as possible.
+    The algorithm must be free of deadlock. Receives come as soon after their sends as possible.
     """
     following: list[list[int]] = [[] for _ in range(a.steps.size)]
     left = np.zeros(a.steps.size, np.int64)
@@ -181,7 +181,10 @@ def run_order(a: fmt.MscclAlgorithm) -> list[int]:
 
 
 def check_deadlock(a: fmt.MscclAlgorithm, slots: int) -> int | None:
-    """Refuse an algorithm that hangs with an allowed array size; return the largest that runs, in bytes."""
+    """Refuse an algorithm that hangs with an allowed array size; return the largest that runs, in bytes.
+
+    None if it runs with any size. ``slots``: those of the buffer of a connection.
+    """
     proto, low, each = a.proto, a.min_bytes, fmt.SLOTS_PER_MESSAGE[a.proto]
     ensure(slots >= each, "slots", slots, f"from {each}, what a message takes under {proto}")
     most = runs_up_to(a, slots)
@@ -217,12 +220,12 @@ def runs_up_to(a: fmt.MscclAlgorithm, slots: int) -> int | None:
 
 
 def find_circle(a: fmt.MscclAlgorithm, slots: int, together: int) -> list[int]:
-    """Return steps (rows) that wait in a cycle with ``together`` chunks per message; empty if none do.
+    """Return the steps, as row numbers, that wait for one another in a cycle; empty if none do.
 
-    The graph has a node for each message of a step that sends or receives, and one for each other step. A
-    node comes after the previous node of its block, and after the last node of the step that it waits for. A
-    receive also comes after its send. If n messages fit the buffer of a connection, a send also comes after
-    the receive of n messages before.
+    ``together``: chunks per message. The graph has a node for each message of a step that sends or receives,
+    and one for each other step. A node comes after the previous node of its block, and after the last node of
+    the step that it waits for. A receive also comes after its send. If n messages fit the buffer of a
+    connection, a send also comes after the receive of n messages before.
     """
     steps, depth = a.steps, slots // fmt.SLOTS_PER_MESSAGE[a.proto]
     if not steps.size:
@@ -298,7 +301,10 @@ def check_races(a: fmt.MscclAlgorithm) -> None:
 
 
 def _waited_for(a: fmt.MscclAlgorithm, later: np.ndarray, earlier: np.ndarray) -> np.ndarray:
-    """Return whether each later step's block has already waited for the earlier step, or for one after it."""
+    """Return whether the block of step ``later[i]`` has, up to this step, waited for ``earlier[i]``: bool.
+
+    A wait for a later step of the same block as ``earlier[i]`` counts too. Steps are numbers of rows.
+    """
     span = a.steps.size + 1
 
     def pair(one: np.ndarray, other: np.ndarray) -> np.ndarray:
@@ -315,7 +321,10 @@ def _waited_for(a: fmt.MscclAlgorithm, later: np.ndarray, earlier: np.ndarray) -
 
 
 def _clocks(a: fmt.MscclAlgorithm, order: list[int], blocks: np.ndarray) -> np.ndarray:
-    """Return, for each step, the number of the last step of each of ``blocks`` that precedes it, or −1."""
+    """Return the last step of each of ``blocks`` that precedes each step, −1 for none: shape (steps, blocks).
+
+    Steps are numbered in their blocks. ``order``: all steps, as rows, in an order in which they can run.
+    """
     clocks = np.full((a.steps.size, blocks.size), -1, np.int16)
     column = np.full(len(a.blocks), -1)
     column[blocks] = np.arange(blocks.size)

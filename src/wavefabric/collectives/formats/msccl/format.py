@@ -95,7 +95,7 @@ class MscclAlgorithm:
 
     @cached_property
     def waited(self) -> np.ndarray:
-        """Return the row of the step that each step waits for by `depid` and `deps`, −1 for none."""
+        """Return, for each step, the row of the step that it waits for (`depid` and `deps`), −1 for none."""
         first_block = np.searchsorted(self.blocks["gpu"], np.arange(self.gpus))
         first_step = np.searchsorted(self.steps["block"], np.arange(len(self.blocks) + 1))
         waits = self.steps["depid"] >= 0
@@ -103,7 +103,7 @@ class MscclAlgorithm:
         return np.where(waits, first_step[block] + self.steps["deps"], -1)
 
     def on_connections(self, direction: str) -> tuple[np.ndarray, np.ndarray]:
-        """Return the sends or the receives (rows of steps) sorted by connection, and the connection of each.
+        """Return all sends or all receives sorted by connection, as row numbers, and the connection of each.
 
         ``direction``: ``"send"`` or ``"recv"``. Sender, receiver and channel give the connection's number.
         """

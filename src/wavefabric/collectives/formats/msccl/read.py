@@ -48,7 +48,11 @@ def load_msccl(path: str | Path, **options) -> Schedule:
 
 
 def _rows(a: fmt.MscclAlgorithm, buffers: BufferMap) -> tuple[list[Row], np.ndarray]:
-    """Return the transfers as rows, and the number of relay chunks on each GPU."""
+    """Return the transfers of an algorithm, and for each GPU the number of chunks of the buffer ``relay``.
+
+    ``relay`` holds sums that are sent on without being stored, and data whose source is overwritten before
+    they are received.
+    """
     gpus, relay = a.gpu.tolist(), len(buffers.names)
     kinds, counts = a.steps["type"].tolist(), a.steps["cnt"].tolist()
     ends: list[list[ChunkAt]] = []

@@ -17,7 +17,7 @@ class PlanLimitExceeded(Exception):
 
 
 class _Block:
-    """A thread block that is being written."""
+    """A thread block of an execution plan, while its operations are being written."""
 
     def __init__(self, rank: int, instance: int, clock: Clock):
         self.rank, self.instance, self.clock, self.moves = rank, instance, clock, 0
@@ -66,10 +66,10 @@ def _number(values: list, value: Any) -> int:
 
 
 class PlanWriter:
-    """Writes moves (`MOVE`) as operations of thread blocks, with the signals that order them.
+    """Turns transfers (`MOVE`) into operations of thread blocks, with the signals that order them.
 
     The peers of a GPU form ``groups`` groups. A GPU has a thread block for each group, and a further one
-    whenever a block has ``longest`` moves. Clocks are the vector clocks of `check.py`.
+    whenever a block has ``longest`` transfers. Clocks are the vector clocks of `check.py`.
     """
 
     def __init__(self, arrays: CollectiveArrays, moves: np.ndarray, packets: bool, groups: int, longest: int):
@@ -140,7 +140,10 @@ class PlanWriter:
             self._do(block, reads, writes, "put", [source], [self._remote(block, dst, target)])
 
     def _switch(self, unit: list[dict[str, int]]) -> None:
-        """Write a multicast by a switch; keep a sum until its multicast, as both become one operation."""
+        """Write a multicast by a switch, or keep a sum by a switch until its multicast is written.
+
+        A sum and its multicast become one operation. ``unit``: the transfers of the multicast or of the sum.
+        """
         first = unit[0]
         into = {(m["dst"], m["dst_buffer"], m["dst_chunk"]) for m in unit}
         if len(into) == 1 < len(unit):  # it waits for the multicast
@@ -181,7 +184,10 @@ class PlanWriter:
         return {"buffer_id": block.use("buffers", number), "index": buffer["index"], "size": buffer["size"]}
 
     def _do(self, block: _Block, reads: list, writes: list, name: str, sources: list, targets: list) -> None:
-        """Add an operation to the current round, after everything that it depends on."""
+        """Add an operation to the current round, with the signals and waits that order it after earlier ones.
+
+        ``reads`` and ``writes``: chunks that it accesses. ``sources`` and ``targets``: its buffers in JSON.
+        """
         self._switchable(self._free(reads + writes))
         block.clock.move, block.moves = object(), block.moves + 1
         accesses = [(self._at(at), False) for at in reads] + [(self._at(at), True) for at in writes]
@@ -196,7 +202,7 @@ class PlanWriter:
         self.todo.append((block, accesses, op | more))
 
     def _round(self) -> None:
-        """End a round: all signals of the round are written, so write the waits, and then the moves."""
+        """End a round, whose signals are written: write the waits of blocks, and then their operations."""
         for block in self.blocks.values():
             for wait in block.waits:
                 block.sync(*wait)
@@ -247,7 +253,7 @@ class PlanWriter:
         block.news.append(self.callers[actor].told() if begin else other.clock.told())
 
     def _end(self) -> None:
-        """Let no call end before other ranks are done with its arrays."""
+        """Add signals and waits: the call of a rank may end only when others are done with its arrays."""
         for block in self.blocks.values():
             block.clock.barrier()
             self.callers[block.rank].learn(block.clock.told())

@@ -21,7 +21,10 @@ def run_order(program: PlanProgram) -> list[PlanOperation]:
 
 
 class _Block:
-    """A thread block's progress in a call; ``pending``: clocks that only some of its threads have learned."""
+    """How far a thread block has come in the replay of a call, and its vector clock.
+
+    ``pending``: by thread, times that only this thread has learned; all learn them when they meet.
+    """
 
     def __init__(self, code: list[PlanOperation], clock: Clock):
         self.code, self.clock, self.at, self.arrived = code, clock, len(code), -1
@@ -73,7 +76,11 @@ class _Replay:
         self._check_users(operations)
 
     def _check_users(self, operations: list[PlanOperation]) -> None:
-        """Refuse channels without another end, and channels or semaphores that several thread blocks use."""
+        """Raise `ScheduleError` for channels, semaphores and barriers that thread blocks use wrongly.
+
+        A channel must have another end. Except on ports, only one thread block may signal on a channel or
+        semaphore, and only one may wait. As many blocks must come to a barrier as it states.
+        """
         users: dict[tuple, set[int]] = defaultdict(set)
         for op in operations:
             for end in op.ends:
@@ -104,7 +111,7 @@ class _Replay:
         return self.order
 
     def _between(self, rank: int) -> None:
-        """Replay the caller of a rank between two calls, after all its blocks; it accesses the arrays."""
+        """Replay the caller of a rank between two calls, after all its blocks: it accesses the arrays."""
         caller, self.moved = self.callers[rank], True
         for block in self.blocks[rank]:
             block.meet()
@@ -167,7 +174,11 @@ class _Replay:
         self.sent[self.program.peers.get(key, key)].append((told, self.begun[rank]))
 
     def _move(self, block: _Block, op: PlanOperation) -> bool:
-        """Replay an operation's reads and writes if all its packets have come; return whether they have."""
+        """Replay an operation's reads and writes, unless they must wait; return whether they were replayed.
+
+        They wait for packets that have not come. They also wait, if possible, before they overwrite the
+        source of a packet that is still to be read.
+        """
         call, port = self.call[op.rank], bool(op.ends)
 
         def at(span: PieceSpan, n: int) -> tuple:

@@ -69,8 +69,9 @@ class PlanProgram:
 
     ``code``: operations by rank and block. ``peers``: for each end of a channel, the opposite end. ``chunk``:
     number of pieces per chunk of an array, and per chunk of scratch. A pipeline moves a chunk as one unit.
-    With ``many`` a chunk has so many units that the pipeline uses its scratch memory again, and semaphores
-    count below their initial values. `InputError` for a plan that the executor would not load.
+    With ``many`` it moves a chunk in so many units that it comes round to the beginning of its scratch memory
+    again, and that semaphores count below their initial values. `InputError` for a plan that the executor
+    would not load.
     """
 
     def __init__(self, plan: Any, many: bool = False):
@@ -201,10 +202,11 @@ class PlanProgram:
     def _spans(
         self, rank: int, key: str, chunks: Any, letter: str, op: Any, window: tuple
     ) -> list[PieceSpan]:
-        """Return the pieces of one source or target of an operation: of a switch, on each of its ranks.
+        """Return the pieces that one source or target of an operation covers.
 
-        ``chunks``: the source or target in JSON, and ``key`` its key. ``letter``: whose buffer it is, as in
-        `MOVES`. ``window``: (first piece, pieces, all pieces) of a pipeline's unit, zeros without a pipeline.
+        For a switch these are the pieces on each of its ranks. ``chunks``: the source or target in JSON, and
+        ``key`` its key. ``letter``: whose buffer it is, as in `MOVES`. ``window``: (first piece, pieces, all
+        pieces) of a pipeline's unit, zeros without a pipeline.
         """
         kind, packets, ranks, where = chunks.type, letter.isupper(), [rank], letter.lower()
         if where == "r":

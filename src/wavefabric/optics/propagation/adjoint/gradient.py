@@ -68,11 +68,11 @@ class DifferentiablePropagator(Reversible):
         self._store = StateStore(device, self.arrays(), tiers)
 
     def arrays(self) -> dict[str, Any]:
-        """Return the field that `advance` changes, by name; `Reversal` stores and restores this array."""
+        """Return a dictionary from a name to the field, which `advance` changes and a `Reversal` stores."""
         return {"field": self._field}
 
     def advance(self, step: int) -> None:
-        """Take the stage with the number ``step``: a step of the integrator has one or more stages."""
+        """Advance the field by stage number ``step``; a step of the integrator has one or more stages."""
         self._steps.stage(self._field, step)
         self.operators.counts.steps += (step + 1) % self._steps.stages_of_step == 0
 
@@ -135,7 +135,7 @@ class DifferentiablePropagator(Reversible):
 
 
 def gradient_memory(fibre: Fibre, samples: int, options: PropagationOptions, device: Device) -> int:
-    """Return the device bytes of a `DifferentiablePropagator`, without stored states and linear phases."""
+    """Return a `DifferentiablePropagator`'s bytes on the device, without stored states and linear phases."""
     kind, item = ADJOINT_STEPS[options.integrator], np.dtype(options.dtype).itemsize
     groups = phase_group_coupling(fibre.kappa_rows(), fibre.gamma, options.kerr, options.svd_tolerance).groups
     field, rates = fibre.rows * samples * item, groups * samples * item // 2

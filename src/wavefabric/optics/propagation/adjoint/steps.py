@@ -15,7 +15,7 @@ from wavefabric.runtime.lifecycle.collective_checks import check_memory
 
 
 class StepOperators:
-    """Applies the operators of integration steps, with two parameters per step, and their adjoints.
+    """Applies the operators of integration steps, each step with two parameters, and their adjoints.
 
     A factor multiplies the Kerr phase of a step; a phase is added to the step's last linear propagation.
     """
@@ -35,8 +35,9 @@ class StepOperators:
     def begin(self, factors, phases) -> None:
         """Set the parameters of all steps, and clear their gradients.
 
-        ``factors`` are (steps,) or (steps, groups), None for 1; ``phases`` (steps, N) or (steps, rows, N),
-        None for 0. `InputError` for other shapes and too little memory.
+        ``factors`` of the Kerr phase are (steps,) or (steps, phase groups), None for 1. ``phases`` of the
+        linear propagation, rad, are (steps, N) or (steps, rows, N), None for 0. `InputError` for other shapes
+        and too little memory.
         """
         steps, (rows, n), groups = self.steps, self.forward.shape, self._factor.size
         if phases is not None and self._turn is None:
@@ -65,7 +66,7 @@ class StepOperators:
             self.device.xp.multiply(plain, self._factor[:, None], out=matrix)
 
     def select(self, step: int) -> None:
-        """Load the factor and the phase of step ``step`` into the operators."""
+        """Make the operators use the two parameters of step ``step``: its Kerr factor and its phase."""
         if step == self._selected:
             return
         self._selected = step
@@ -75,10 +76,10 @@ class StepOperators:
             self._turn[...] = self.device.xp.exp(1j * self.phases[0][step]) / self.forward.n
 
     def phase(self, A, adjoint_of=None) -> None:
-        """Multiply the spectrum of ``A`` by exp(i phase) of the selected step.
+        """Multiply the spectrum of ``A`` by exp(i phase), with the phase of the selected step.
 
-        With ``adjoint_of``, the field before the phase (overwritten), apply the adjoint to a gradient ``A``,
-        and add the gradient for the phase.
+        With ``adjoint_of``, the field before this product (it is overwritten), ``A`` is a gradient: apply the
+        adjoint to it, and add to the gradient for the phase.
         """
         turn, spectrum, values = self._turn, adjoint_of, np.empty(0)
         if spectrum is not None:
@@ -99,12 +100,15 @@ class StepOperators:
             gradient += values.sum(axis=0) if gradient.ndim == 1 else values
 
     def linear_adjoint(self, Y, length: float) -> None:
-        """Apply the adjoint of linear propagation: propagation by the conjugate transfer function."""
+        """Apply to a gradient ``Y`` the adjoint of linear propagation over ``length`` m, in place."""
         self._conjugate.propagate(Y, length)
         self.forward.counts.ffts += 2
 
     def kerr_adjoint(self, name: str, A, Y, h: float, slope=None) -> None:
-        """Apply the adjoint of a Kerr operator at ``A`` to a gradient ``Y``, as `CpuKerrKernels` does."""
+        """Apply to a gradient ``Y`` the adjoint of a Kerr operator at the field ``A``, in place.
+
+        Arguments are those of `CpuKerrKernels.kerr_adjoint`.
+        """
         slope = self._slope if slope is None else slope
         self.forward.kernels.kerr_adjoint(name, A, Y, h, self._factor, slope, *self._layouts)
         self.forward.counts.exchanges += 1
@@ -116,7 +120,8 @@ class StepOperators:
 class AdjointSteps:
     """Takes the stages of one integrator with steps of ``h`` m, and applies their adjoints in reverse order.
 
-    An adjoint converts ``Y``, ∂f/∂Re A + i ∂f/∂Im A, from the field after a stage to the field before.
+    A stage is a whole step or a part of it. Its adjoint converts ``Y``, ∂f/∂Re A + i ∂f/∂Im A of a real
+    function f, from the field after the stage to the field before it.
     """
 
     #: Fields and arrays of phase rates in addition to the integrator's, and stages per step.
@@ -129,7 +134,7 @@ class AdjointSteps:
         self.fields = [self.forward.empty() for _ in range(self.extra_fields)]
 
     def stage(self, A, number: int) -> None:
-        """Take stage ``number``, which needs nothing from earlier stages but the field ``A``."""
+        """Advance the field ``A`` by stage ``number``, which needs nothing else from earlier stages."""
         self.operators.select(number)
         self.integrator.advance(A, self.h)
 
@@ -140,8 +145,8 @@ class AdjointSteps:
     def runge_kutta_adjoint(self, A, Y, half: float) -> None:
         """Convert ``Y`` from the gradient for the field after a step of `RK4IP` to that for ``A``, before it.
 
-        ``half`` is the length in m of E, a half step of linear propagation: h/2, or 0 for none. With
-        A_I = E A the stages k2, k3, k4 are evaluated at B2 = A_I + k1/2, B3 = A_I + k2/2, B4 = E[A_I + k3].
+        E is half a step of linear propagation, ``half`` m long: h/2, or 0 for none. With A_I = E A the stages
+        k2, k3, k4 are evaluated at B2 = A_I + k1/2, B3 = A_I + k2/2, B4 = E[A_I + k3].
         """
         h, own, forward, add = self.h, self.operators, self.forward, self._add
         A_I, B2, B3, B4, R = self.fields
@@ -175,7 +180,7 @@ class AdjointSteps:
         add(Y, 1, A_I, 1)
 
     def _add(self, out, factor: float, other, scale: float) -> None:
-        """Set out ← factor out + scale other."""
+        """Set out ← factor · out + scale · other."""
 
         def rows(span: slice) -> None:
             out[span] = factor * out[span] + scale * other[span]
@@ -184,7 +189,7 @@ class AdjointSteps:
 
 
 class AdjointStrangSteps(AdjointSteps):
-    """Takes stages of ``strang`` and ``blanes_moan``, each a Kerr flow and a linear propagation."""
+    """Takes stages of ``strang`` and ``blanes_moan``: each is a Kerr flow and then linear propagation."""
 
     phased = True
 
@@ -197,7 +202,11 @@ class AdjointStrangSteps(AdjointSteps):
         self.operators.kerr_adjoint("rotate", A, Y, h)
 
     def _select(self, number: int) -> tuple[float, float, bool]:
-        """Select the step of a stage; return its Kerr and linear length, whether a linear phase follows."""
+        """Load the parameters of the step to which stage ``number`` belongs; return what the stage does.
+
+        That is the length (m) of its Kerr flow, the length (m) of its linear propagation, and whether a
+        linear phase follows.
+        """
         step, pair = divmod(number, self.stages_of_step)
         self.operators.select(step)
         return *self.pairs[pair], pair + 1 == self.stages_of_step and self.operators.phases is not None

@@ -11,10 +11,11 @@ ADJOINTS = ("derivative", "rotate", "phase_rate", "turn")
 
 
 class KerrOperator(NamedTuple):
-    """Describes a Kerr operator: powers of phase groups give phase rates, and these update the rows.
+    """Describes a Kerr operator: powers of phase groups give phase rates, and these update the field rows.
 
-    The operator has ``stages`` phase rates in sequence, each from the powers that result from the one before.
-    Between stages ``numbers`` values per group and sample are stored.
+    A phase group is a set of rows with the same Kerr phase. The operator computes phase rates ``stages``
+    times, each time from the powers that the rates before lead to. From one stage to the next ``numbers``
+    values per phase group and sample are stored.
     """
 
     name: str

@@ -10,9 +10,10 @@ PACKAGE = "wavefabric.optics.propagation.kernels"
 
 
 class FusedSteps(LinearPropagation):
-    """Propagates a field by three fused kernels that include the transforms and the transfer function.
+    """Propagates a field linearly by three kernels (one for short rows) of transforms and transfer function.
 
-    ``coefficients`` and ``table_row`` as for `TransformsAndTable`; rows come in pairs, one pair per mode.
+    ``coefficients`` are the distinct sets of α, β1…β4, and ``table_row`` has the number of each row's set.
+    Rows come in pairs, one pair per mode.
     """
 
     def __init__(self, device, plan: FusedPlan, coefficients, table_row, sample_rate: float):

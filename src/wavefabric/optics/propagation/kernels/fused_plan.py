@@ -20,7 +20,7 @@ _ONE_KERNEL = 4096
 
 @dataclass(frozen=True)
 class Transforms:
-    """Describes transforms in a kernel: of ``points`` values of ``item`` bytes each, ``side`` per block."""
+    """Describes a kernel's transforms: each of ``points`` values of ``item`` bytes, ``side`` in a block."""
 
     points: int
     side: int
@@ -58,7 +58,7 @@ class Transforms:
 
 @dataclass(frozen=True)
 class FusedPlan:
-    """Describes how a transform of N values of ``dtype`` is split: into columns and rows, with N1 N2 = N."""
+    """Describes how a transform of N = N1 N2 values is split: into columns of N1 and rows of N2 values."""
 
     columns: Transforms
     rows: Transforms
@@ -71,12 +71,12 @@ class FusedPlan:
 
     @property
     def together(self) -> int:
-        """Return the number of field rows that a thread of `rows_transfer` processes at once."""
+        """Return how many field rows a thread of the row kernel processes: 2 in single precision, else 1."""
         return self.rows.item // self.dtype.itemsize
 
     @property
     def column_gap(self) -> int:
-        """Return `Transforms.gap` of the columns, or 0 if a block's columns fill whole cache lines."""
+        """Return the number of points of a column between padding in shared memory; 0 for no padding."""
         full = self.columns.points == 1 or self.columns.side * self.columns.item >= 128
         return 0 if full else self.columns.gap
 
@@ -104,19 +104,20 @@ class FusedPlan:
         return unit_roots(np.arange(self.columns.points), self.columns.points)
 
     def split_factors(self) -> np.ndarray:
-        """Return factors exp(−2πi P n/N) for each stage of the columns and n < N2: (stages, N2), complex128.
+        """Return the factors exp(−2πi P n/N) for each stage of the column transforms and each n < N2.
 
-        N2 is the length of rows, P the product of the radices before a stage.
+        The array is (stages, N2), complex128. N2 is the length of rows, P the product of the radices of the
+        stages before.
         """
         before = np.cumprod([1, *self.columns.radices[:-1]])
         return unit_roots(before[:, None] * np.arange(self.rows.points), self.n)
 
 
 def transfers(coefficients: np.ndarray, sample_rate: float, h: float, n: int) -> np.ndarray:
-    """Return five numbers by which fused_linear.cu computes exp(h L̂)/N, for each row of ``coefficients``.
+    """Return, for each row of ``coefficients``, five numbers from which a kernel computes exp(h L̂)/N.
 
-    ``coefficients`` (rows, 5) are α, β1…β4 in SI. The first four numbers c_j give the phase
-    π Σ_j c_j x^j at x = ω/(2π sample_rate), j from 1; the last number is the amplitude.
+    ``coefficients`` (rows, 5) are α, β1…β4 in SI. The first four numbers c_j give the phase π Σ_j c_j x^j at
+    x = ω/(2π sample_rate), j from 1; the last number is the amplitude.
     """
     signs, orders = np.array([-1.0, 1.0, -1.0, 1.0]), np.arange(1, 5)
     factorials = np.array([math.factorial(j) for j in orders])

@@ -71,14 +71,14 @@ TABLE = kernel_table("".join(_TEXT) + _OTHERS, __package__ or "", "kerr.cu")
 
 
 def tile_samples(bytes_a_sample: int) -> int:
-    """Return the samples per tile of about `TILE_BYTES`: a multiple of 16 from 16 to `MOST_SAMPLES`."""
+    """Return the samples in a tile of about `TILE_BYTES`: a multiple of 16 from 16 to `MOST_SAMPLES`."""
     return int(min(max(TILE_BYTES // bytes_a_sample // 16 * 16, 16), MOST_SAMPLES))
 
 
 class KerrChunkLayout:
     """Describes a rank's phase groups for kernels that process chunks of samples.
 
-    ``start`` has the first row of each group, and the number of rows last.
+    ``start`` has the first row of each group; its last element is the number of rows.
     """
 
     def __init__(self, device, start, n: int, dtype):
@@ -90,7 +90,7 @@ class KerrChunkLayout:
 
 
 class KerrLayout(KerrChunkLayout):
-    """Holds γκ between phase groups, and scratch, for one rank's kernels on rows of ``n`` samples."""
+    """Holds γκ between phase groups, and scratch memory, for one rank's kernels; rows have ``n`` samples."""
 
     def __init__(self, device, coupling: PhaseGroupCoupling, n: int, dtype):
         super().__init__(device, coupling.start, n, dtype)
@@ -163,26 +163,29 @@ class CpuKerrKernels:
     # --- chunks of several ranks ---------------------------------------------------------------------
 
     def kerr_begin(self, operator: KerrOperator, A, K, t0, h, power, numbers, layout):
-        """Set ``power`` to the group powers (W) of the first phase rate, ``numbers`` to values for later use.
+        """Compute the powers (W) of phase groups that determine the first phase rates; set ``power`` to them.
 
-        ``numbers`` are (the operator's numbers, groups, m). A stage of RK4IP turns the rows x of a group into
-        x + iφ y, with φ proportional to its phase rate: ``power`` is |y|², ``numbers`` are the phase rate,
-        |x|² and Im x*y. For ``rotate_rk4`` they are |A|², and real and imaginary parts of a stage's
-        multiplier of A and of their weighted sum.
+        ``numbers`` (the operator's number of values, groups, m) receives values for later stages. A stage of
+        RK4IP turns the rows x of a group into x + iφ y, with φ proportional to its phase rate: ``power`` is
+        |y|², ``numbers`` are the phase rate, |x|² and Im x*y. For ``rotate_rk4`` they are |A|², and real and
+        imaginary parts of a stage's multiplier of A and of their weighted sum.
         """
         getattr(self._kernels, f"begin_{operator.name}")(A, K, t0, h, power, numbers, layout)
 
     def kerr_advance(self, operator: KerrOperator, stage, rate, h, power, numbers, out):
-        """Set ``out`` to the next stage's powers of this rank's groups, from this stage's phase rate."""
+        """Set ``out`` to the powers of local groups in the next stage, from the phase rates of this stage."""
         getattr(self._kernels, f"advance_{operator.name}")(stage, rate, h, power, numbers, out)
 
     def couple_advance(self, operator: KerrOperator, stage, rate, part, matrix, h, power, numbers, out):
-        """Apply `couple` to the groups of all ranks at once, then `kerr_advance`."""
+        """Set ``rate`` from ``part``, the powers of the groups of all ranks; then call `kerr_advance`."""
         self._kernels.couple(rate, part, matrix, True)
         self.kerr_advance(operator, stage, rate, h, power, numbers, out)
 
     def kerr_update(self, operator: KerrOperator, A, K, t0, rate, h, numbers, layout, error=None):
-        """Apply an operator's last phase rate to a chunk of ``A`` and ``K``; set ``error``, of local rows."""
+        """Update the rows of ``A`` and ``K`` in a chunk of samples from the operator's last phase rates.
+
+        ``error``, if not None, receives the squared local error of this rank's rows in the chunk.
+        """
         errors = None if error is None else layout.errors[: -(-rate.shape[1] // layout.tile)]
         getattr(self._kernels, f"update_{operator.name}")(A, K, t0, rate, h, numbers, errors, layout)
         if errors is not None and error is not None:

@@ -18,13 +18,13 @@ _THREADS, _OUTPUTS = 256, 16
 
 
 def type_options(dtype) -> tuple[str, str]:
-    """Return the compiler definitions of REAL and REAL2 for a real or complex type."""
+    """Return the compiler options that define REAL and REAL2, the number types of kernels, for ``dtype``."""
     letter = "float" if np.finfo(dtype).bits == 32 else "double"
     return f"-DREAL={letter}", f"-DREAL2={letter}2"
 
 
 def tile(rows: int, dtype) -> tuple[int, int, int]:
-    """Return the samples per block, rows of threads, and field rows per thread for fields of ``rows`` rows.
+    """Return samples per block, rows of threads per block, and field rows per thread for ``rows`` field rows.
 
     Measured on an H200 (docs/performance.md): a thread has its part of two fields in registers, and small
     blocks overlap the loads of one with the arithmetic of another. 8 rows per thread and about 256 threads
@@ -79,13 +79,13 @@ class CudaKerrLayout:
         self.most = xp.empty(1, np.uint64)
 
     def _shared_bytes(self, arrays: int) -> int:
-        """Return a kernel's bytes of shared memory: 3 arrays of partial sums, ``arrays`` of phase groups."""
+        """Return a kernel's shared memory, bytes: 3 arrays of partial sums, ``arrays`` over phase groups."""
         # rk4ip_last reuses the same memory for one double per thread.
         used = (3 * self._slots + arrays * self._tall) * self.lanes * self._item
         return max(used, 8 * self.lanes * self.warps)
 
     def kernel(self, name: str):
-        """Return a kernel of ``kerr.cu``; its set of kernels (one of `GROUPS`) is compiled at first use."""
+        """Return the kernel ``name`` of ``kerr.cu``; its set of kernels is compiled at first use."""
         group = name.removeprefix("kerr_")
         group = group if group in GROUPS else "others"
         options = *self._options, *(f"-DWITH_{each}={int(each == group)}" for each in GROUPS)
@@ -190,7 +190,7 @@ class KerrKernels:
             error[...] = layout.errors[: layout.rows * -(-m // _THREADS)].sum()
 
     def _launch(self, name: str, real, samples: int, layers: int, arguments: tuple, shared: int = 0):
-        """Launch a kernel of ``kerr_chunks.cu``: a thread for each sample of each layer (row or group)."""
+        """Launch a kernel of ``kerr_chunks.cu``, a thread per sample and layer; layers are rows or groups."""
         key = name, np.dtype(real)
         if key not in self._functions:
             module = self._device.module(PACKAGE, "kerr_chunks.cu", type_options(real))

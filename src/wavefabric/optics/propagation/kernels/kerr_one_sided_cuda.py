@@ -43,7 +43,7 @@ PEERS = np.dtype(
 
 @dataclass(frozen=True)
 class Tiling:
-    """Describes how the blocks of a kernel divide the samples; equal on all ranks."""
+    """Describes the tiles of samples that the blocks of a kernel process one by one; equal on all ranks."""
 
     #: Number of fields that the kernel reads; samples of a tile and rows of threads.
     fields: int
@@ -67,8 +67,9 @@ class Tiling:
 class KerrSizes(NamedTuple):
     """Holds the sizes from which all ranks choose the same tiling.
 
-    ``rows`` and ``own`` are the largest numbers of rows and of parts of phase groups on a rank, ``parts`` is
-    the number of parts on all ranks. A block may use ``block_memory`` bytes of shared memory.
+    A part is a phase group, or the part of it on one rank. ``rows`` and ``own`` are the largest numbers of
+    field rows and of parts on a rank, ``parts`` is the number of parts on all ranks. A block may use
+    ``block_memory`` bytes of shared memory.
     """
 
     rows: int
@@ -77,9 +78,10 @@ class KerrSizes(NamedTuple):
     block_memory: int
 
     def tiling(self, fields: int, dtype, tile: tuple[int, int] | None = None) -> Tiling | None:
-        """Return the tiling of longest tiles with enough blocks per multiprocessor, else that of most blocks.
+        """Return the tiling with the longest tiles that leaves enough blocks per multiprocessor.
 
-        ``tile`` (samples, rows of threads) prescribes the tile. None if fewer than two blocks fit.
+        If none does, return that with most blocks; None if fewer than two blocks fit. ``tile`` (samples, rows
+        of threads) prescribes the tile.
         """
         item = np.finfo(dtype).dtype.itemsize
         tiles = [tile] if tile else [(samples, _THREADS // samples) for samples in _SAMPLES[item]]
@@ -98,7 +100,7 @@ class KerrSizes(NamedTuple):
 
 
 class _Kernels:
-    """Launches kernels of one tiling, for operators that read one field, or two; all ranks create it."""
+    """Launches the kernels of one tiling, for operators on one field or two; all ranks create it together."""
 
     def __init__(self, of: "OneSidedKerr", chosen: Tiling, blocks: int | None):
         device, comm, coupling, real = of.device, of.comm, of.coupling, np.finfo(of.dtype).dtype
@@ -153,12 +155,12 @@ class _Kernels:
 
 
 class OneSidedKerr:
-    """Applies Kerr operators to the rows (``n`` samples) of one rank; all ranks create it together.
+    """Applies Kerr operators to a rank's rows of ``n`` samples, by kernels that write to other ranks' memory.
 
-    ``coupling`` is that of `rank_phase_group_coupling`, ``dtype`` the type of fields. With ``received``
-    False, data of other ranks are transferred but not used. ``tile`` (samples, rows of threads) and
-    ``blocks`` are equal on all ranks and chosen automatically by default. `InputError` if these ranks cannot
-    run kernels that wait for one another.
+    All ranks create it together. ``coupling`` comes from `rank_phase_group_coupling`, ``dtype`` is the type
+    of fields. With ``received`` False, data of other ranks are transferred but not used. ``tile`` (samples,
+    rows of threads) and ``blocks`` are equal on all ranks and chosen automatically by default. `InputError`
+    if these ranks cannot run kernels that wait for one another.
     """
 
     def __init__(
@@ -187,16 +189,16 @@ class OneSidedKerr:
         device.synchronize()  # kernels may be in other streams
 
     def serves(self, operator: KerrOperator) -> bool:
-        """Return whether one kernel can apply ``operator``: not with over two stages, or too many rows."""
+        """Return whether one kernel can apply ``operator``: not with over two stages or too many rows."""
         return operator.name in self.kernels
 
     def kerr(self, operator: KerrOperator, A, K, h: float, error=None) -> None:
-        """Apply ``operator`` as `CpuKerrKernels.kerr`; ``error``, one float64, covers local rows only."""
+        """Apply ``operator`` in place, as `CpuKerrKernels.kerr`; ``error`` is that of this rank's rows."""
         self.kernels[operator.name].launch(operator, A, K, h, error)
 
 
 def most_nbytes(coupling: PhaseGroupCoupling, n: int, dtype) -> int:
-    """Return the largest memory, in bytes, of `OneSidedKerr` for rows of ``n`` samples on any GPU."""
+    """Return an upper bound, valid on any GPU, of the memory of `OneSidedKerr` in bytes."""
     item = np.finfo(dtype).dtype.itemsize
     longest, whole = _MOST * max(_SAMPLES[item]), -(-n // max(_SAMPLES[item])) * max(_SAMPLES[item])
     of_fields = min(whole, longest * _MULTIPROCESSORS) * _SLOTS * 2 * sum(coupling.parts) * item
@@ -206,8 +208,9 @@ def most_nbytes(coupling: PhaseGroupCoupling, n: int, dtype) -> int:
 def dealt(rows, lanes: int) -> tuple[np.ndarray, np.ndarray]:
     """Distribute parts of phase groups among ``lanes`` rows of threads, so that field rows are spread evenly.
 
-    ``rows`` are the numbers of field rows of the parts, which are dealt out largest first. Returns where each
-    row of threads starts in a list of part numbers, (lanes + 1,), and this list, (parts,).
+    ``rows`` are the numbers of field rows of the parts, which are dealt out largest first. Returns two
+    arrays: the second, (parts,), lists the parts in the order of rows of threads; the first, (lanes + 1,),
+    has the start of each row of threads in this list.
     """
     by_lane: list[list[int]] = [[] for _ in range(lanes)]
     least = [(0, lane) for lane in range(lanes)]

@@ -17,7 +17,7 @@ ADVICE = "remove what killed programs left there (mpich_shm_*, if no MPI runs), 
 
 
 def mapped(pid: int) -> set[Path]:
-    """Return MPI's files in /dev/shm that a process has mapped."""
+    """Return the paths of MPI's files in /dev/shm that the process ``pid`` has mapped into its memory."""
     with contextlib.suppress(OSError):
         lines = Path(f"/proc/{pid}/maps").read_text(encoding="utf-8", errors="replace").splitlines()
         return {file for line in lines if f"{_FOLDER}/" in line and _is_mpi(file := Path(line.split()[-1]))}

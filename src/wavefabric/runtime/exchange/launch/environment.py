@@ -53,14 +53,14 @@ def rank() -> int:
 
 
 def local_rank() -> int:
-    """Return the number of this rank on its host, or among all ranks if the starter does not say."""
+    """Return the number of this rank among the ranks of its host, or if unknown among all ranks."""
     rank, _, local, _ = _starter()
     numbers = (local, _number("SLURM_LOCALID"), rank) if rank is not None else ()
     return next((number for number in numbers if number is not None), 0)
 
 
 def local_size() -> int:
-    """Return the number of ranks on this host, or of all ranks if the starter does not say."""
+    """Return the number of ranks on this host, or if that is unknown of all ranks."""
     _, size, _, local = _starter()
     if size is None:
         return 1
@@ -81,7 +81,7 @@ def threads() -> int | None:
 
 
 def rank_threads() -> int:
-    """Return the default CPU threads per rank: as launcher or srun set, or an equal part of the host's."""
+    """Return the default CPU threads per rank: set by launcher or srun, else an equal part of the host's."""
     # srun binds a task to its CPUs: do not divide these again.
     chosen = threads() or min(_number("SLURM_CPUS_PER_TASK") or 0, usable_threads())
     return chosen or max(1, usable_threads() // local_size())

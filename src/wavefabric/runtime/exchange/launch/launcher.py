@@ -165,7 +165,7 @@ class _Supervisor:
             os.killpg(self._process.pid, signal.SIGKILL)
 
     def _signal_ranks(self, number: int) -> None:
-        """Send every rank a signal; if some ranks have not started, end mpiexec, which ends its ranks."""
+        """Send the signal ``number`` to every rank; if some have not started, end mpiexec with all ranks."""
         processes = rank_status.read(self._folder).processes
         if len(processes) < self._options.ranks:
             self._process.terminate()
@@ -229,7 +229,7 @@ def _cause(ended: int) -> str:
 
 
 def _read(selector: selectors.BaseSelector, seconds: float) -> bool:
-    """Handle the output that arrives within ``seconds``; return whether there was any."""
+    """Wait up to ``seconds`` for output and pass it to its reader; return whether there was any."""
     ready = selector.select(seconds)
     for key, _ in ready:
         if data := os.read(key.fd, 1 << 16):
@@ -262,7 +262,7 @@ class _Output:
             self.close()  # a progress bar, which has no line end
 
     def close(self) -> None:
-        """Pass on the last text, which has no line end."""
+        """Pass on the text that is left, a line that has not ended."""
         self._pass_on(self._partial)
         self._partial = b""
 

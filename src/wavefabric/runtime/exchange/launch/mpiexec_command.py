@@ -36,7 +36,10 @@ class MPILibrary(NamedTuple):
 
 @cache
 def library() -> MPILibrary:
-    """Return the MPI that mpi4py uses, found by a child process; `MissingExtra`, `InputError` without one."""
+    """Return the MPI library of mpi4py, found by a child process; `InputError` if it cannot be loaded.
+
+    `MissingExtra` without mpi4py.
+    """
     if find_spec("mpi4py") is None:
         raise MissingExtra("more than one rank", "mpi")
     try:

@@ -73,7 +73,7 @@ def lost(message: str) -> bool:
 
 
 def close_output() -> None:
-    """Discard stderr from now on, where MPI would report an abort, if a launcher reports why ranks end."""
+    """Discard stderr from now on if a launcher reports why ranks end: MPI would report an abort again."""
     if environment.FOLDER in os.environ:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
 

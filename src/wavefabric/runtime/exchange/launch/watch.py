@@ -54,7 +54,7 @@ def start(comm) -> None:
 
 
 def _identity() -> tuple[str, int, str] | None:
-    """Return host and PID namespace, then PID, then start time of this process; None without /proc."""
+    """Return (host and PID namespace, PID, start time) of this process, or None without /proc."""
     if (process := _process(os.getpid())) is None:
         return None
     return f"{platform.node()} {os.readlink('/proc/self/ns/pid')}", os.getpid(), process[2]
@@ -77,7 +77,11 @@ def _show_leaving() -> None:
 
 
 def _watch(own: int, ranks: int, peers: dict[int, tuple[int, str]]) -> NoReturn:
-    """Check the ranks ``peers`` of this host every second; end all ranks if one is stopped or has left."""
+    """Check other ranks of this host every second; end all ranks if one is stopped, or has left early.
+
+    A rank has left early if others wait for it. ``own`` is the number of this rank; ``peers`` is a dictionary
+    from the number of another rank to its PID and start time.
+    """
     # The lowest rank reports first; others only if it does not end all ranks.
     delay = min(own, 5)
     # Count checks, not seconds: if the whole job is suspended, so is this thread.

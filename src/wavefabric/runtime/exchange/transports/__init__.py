@@ -62,9 +62,9 @@ def available(name: str) -> tuple[bool, str]:
 
 
 def open_transport(name: str, group: RankGroup) -> Transport:
-    """Open a transport, or for "auto" the fastest one, between ranks, which make this call together.
+    """Open the transport ``name``, or for "auto" the fastest one, between all ranks of ``group``.
 
-    `InputError` says why the transport cannot serve these ranks.
+    All ranks make this call. `InputError` says why the transport cannot serve these ranks.
     """
     device = group.device.name
     if len(set(group.control.all_gather(device == "cpu"))) > 1:

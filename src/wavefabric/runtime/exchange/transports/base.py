@@ -1,7 +1,7 @@
 """Define the base classes of transports, which run one rank's part of a schedule level by level.
 
-A level has transfers that depend only on earlier levels. What a rank sends and receives are spans (parts) of
-1-D buffers. Sums are computed in the schedule's order.
+A level is a set of transfers that may run at once, since they depend only on transfers of earlier levels.
+What a rank sends and receives are spans (parts) of 1-D buffers. Sums are computed in the schedule's order.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Span:
-    """Describes part of a buffer, in elements, that a rank sends to or receives from ``peer``.
+    """Describes the part of a buffer that a rank sends to ``peer`` or receives from it, in elements.
 
-    ``number`` is the transfer's index in the schedule, the same on both ranks.
+    ``number`` is the transfer's index in the schedule, the same on both ranks. With ``reduce`` the received
+    data are added.
     """
 
     peer: int
@@ -35,13 +36,16 @@ class Span:
     reduce: bool = False
 
     def of(self, buffers: list):
-        """Return the elements of this span, a view into ``buffers``."""
+        """Return a view of this part of the buffer; ``buffers`` are all buffers of the rank."""
         return buffers[self.buffer][self.first : self.first + self.size]
 
 
 @dataclass
 class Level:
-    """Holds a rank's transfers that depend only on earlier levels; receives are in the schedule's order."""
+    """Holds a rank's transfers that may run at once, since they depend only on those of earlier levels.
+
+    Receives are in the schedule's order.
+    """
 
     sends: list[Span] = field(default_factory=list)
     receives: list[Span] = field(default_factory=list)
@@ -50,7 +54,7 @@ class Level:
 
 
 class Program:
-    """One rank's part of a schedule, divided into levels; all ranks have equally many levels."""
+    """One rank's part of a schedule, divided into a sequence of `Level`, equally long on all ranks."""
 
     def __init__(self, schedule: Schedule, rank: int):
         from wavefabric.collectives import levels
@@ -88,9 +92,10 @@ class Program:
 class Exchange:
     """A schedule bound to 1-D buffers, which can be run repeatedly; this base class serves one rank alone.
 
-    A subclass moves one level with ``_begin``, ``_wait`` (for data from one peer) and ``_complete``. For each
-    level ``_sent`` and ``_received`` list the parts of arrays to send and receive, each with its `Span`. Data
-    to be added are received in ``scratch`` and added in the schedule's order, whatever the timing.
+    A subclass moves the data of one `Level` after another with ``_begin``, ``_wait`` (for data from one peer)
+    and ``_complete``. For each level ``_sent`` and ``_received`` list the parts of arrays to send and
+    receive, each with its `Span`. Data to be added are received in ``scratch`` and added in the schedule's
+    order, whatever the timing.
     """
 
     #: The protocol, of the transport's `Transport.protocols`, that moves the data.
@@ -161,7 +166,10 @@ class Exchange:
                 target[...] = source
 
     def _incoming(self, level: Level) -> list[tuple[Span, Any]]:
-        """Return (span, memory) per receive of a level: part of a buffer, or of scratch for data to add."""
+        """Return a list of (span, array to receive into) for the receives of ``level``.
+
+        The array is part of a buffer or, for data that are then added, of the scratch array.
+        """
         parts, at = [], 0
         for span in level.receives:
             if span.reduce:
@@ -172,7 +180,7 @@ class Exchange:
         return parts
 
     def _moves(self) -> list[tuple[list, list]]:
-        """Return the sends and the receives of each level as lists of (device address, bytes, peer)."""
+        """Return for each level the pair (sends, receives): two lists of (device address, bytes, peer)."""
 
         def memory(parts) -> list[tuple[int, int, int]]:
             return [(part.data.ptr, part.nbytes, span.peer) for span, part in parts]
@@ -188,7 +196,10 @@ class Exchange:
 
 @dataclass(frozen=True)
 class RankGroup:
-    """Describes ranks that open a transport: mpi4py's communicator, and for each if it is on this host."""
+    """Describes the ranks that open a transport together.
+
+    ``comm`` is mpi4py's communicator; ``same_host[r]`` says whether rank r is on the host of this rank.
+    """
 
     comm: Any
     same_host: list[bool]
@@ -243,11 +254,11 @@ class Transport:
         return self._device.empty(shape, dtype)
 
     def address(self, array) -> Hashable | None:
-        """Return a key for the memory of a contiguous array; None if exchanges cannot use this memory."""
+        """Return a value that identifies a contiguous array's memory; None if exchanges cannot use it."""
         return self._device.address(array)
 
     def bind(self, program: Program, buffers: list, scratch) -> Exchange:
-        """Bind a program to buffers; return the exchange. All ranks make this call.
+        """Return an exchange that runs ``program`` on ``buffers``; all ranks make this call.
 
         ``scratch``, for received data that are to be added, has at least ``program.scratch`` elements.
         """
@@ -256,11 +267,11 @@ class Transport:
     def bind_plan(
         self, program: Program, buffers: list, protocol: str, blocks: int | None, concurrent: int = 1
     ) -> Exchange:
-        """Bind a program to buffers as one GPU kernel that runs an execution plan; all ranks call this.
+        """Return an exchange that runs ``program`` on ``buffers`` as one GPU kernel; all ranks call this.
 
-        The kernel has ``blocks`` blocks of threads, by default as many as are fastest if ``concurrent``
-        exchanges are in progress at once. ``protocol`` is in `wavefabric.collectives.plans.plan.PROTOCOLS`
-        and in this transport's `protocols`.
+        The kernel runs the schedule's execution plan. It has ``blocks`` blocks of threads, by default as many
+        as are fastest if ``concurrent`` exchanges are in progress at once. ``protocol`` is in
+        `wavefabric.collectives.plans.plan.PROTOCOLS` and in this transport's `protocols`.
         """
         raise NotImplementedError
 
@@ -274,7 +285,7 @@ class Transport:
         return "signals" if switched and "signals" in self.protocols else protocol
 
     def symmetric(self, shape, dtype) -> SymmetricArray:
-        """Return a zeroed array of equal shape on each rank, which kernels of all ranks may write.
+        """Allocate an array of zeros of this shape on each rank, into which kernels of all ranks may write.
 
         All ranks make this call. Requires a transport whose `one_sided` is true.
         """
@@ -297,7 +308,7 @@ class Transport:
         raise NotImplementedError
 
     def why_no_switch(self) -> str | None:
-        """Return why no switch can multicast and add for these ranks, or None; all ranks call this."""
+        """Return why no NVSwitch can multicast and add for these ranks, or None; all ranks call this."""
         return f"{self.name} has no multicasts and sums by a switch (signals of p2p have)"
 
     def why_refused(self, protocol: str) -> str | None:

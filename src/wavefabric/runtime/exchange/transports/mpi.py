@@ -30,7 +30,7 @@ print("safe")
 
 
 class MPIExchange(Exchange):
-    """An exchange by persistent MPI requests, created once; one call starts all messages of a level."""
+    """An exchange by persistent MPI requests; one call starts all messages that may move at once."""
 
     def __init__(self, program, buffers, scratch, transport):
         super().__init__(program, buffers, scratch, transport)
@@ -142,7 +142,7 @@ class DeviceMPITransport(MPITransport):
 
 @lru_cache(maxsize=1)
 def _no_device_pointers() -> str:
-    """Return why MPI rejects device pointers, or empty; tested in a separate process, which may crash."""
+    """Return why MPI rejects device pointers; "" if it accepts them. A separate process tries it."""
     starters = ("PMI2_", "OMPI_COMM", "OMPI_UNIVERSE", "ORTE_", "OMPI_MCA_orte", "OMPI_MCA_ess", "HYDI_")
     starters += ("HYDRA_", "SLURM_")
     kept = environment.without_ranks(dict(os.environ))

@@ -36,16 +36,17 @@ class _Ring:
         self.travelling: deque = deque()
 
     def copy(self, slot: int, transfer: "_Transfer", target: int, source: int, size: int, kind: int) -> None:
-        """Start a copy between the device and piece ``slot``; the event of the piece marks its end."""
+        """Start to copy between the device and pinned piece number ``slot``, whose event marks the end."""
         self.stream.wait_event(transfer.ready)
         runtime.memcpyAsync(target, source, size, kind, self.stream.ptr)
         self.events[slot].record(self.stream)
 
 
 class _Transfer:
-    """Counts the pieces of one level that are still to move.
+    """Counts pieces of data that still have to move before one level of an exchange is complete.
 
-    ``left`` counts all, ``coming`` those to receive from each peer, ``unsent`` those not yet passed to MPI.
+    ``left`` counts all, ``coming[peer]`` those to receive from a peer, ``unsent`` those not yet passed to
+    MPI.
     """
 
     def __init__(self, ready):
@@ -55,7 +56,7 @@ class _Transfer:
 
 
 class StagedExchange(Exchange):
-    """An exchange whose levels `StagedTransport` moves through host memory."""
+    """An exchange whose data `StagedTransport` moves through host memory, one level after another."""
 
     def __init__(self, program, buffers, scratch, transport):
         super().__init__(program, buffers, scratch, transport)
@@ -87,7 +88,10 @@ class StagedTransport(MPITransport):
     # --- The engine -------------------------------------------------------------------------------------
 
     def enqueue(self, sends, receives, ready) -> _Transfer:
-        """Start to send and receive lists of (address, bytes, peer) once the event ``ready`` has occurred."""
+        """Start to send and to receive, once the CUDA event ``ready`` has occurred; return the transfer.
+
+        ``sends`` and ``receives`` are lists of (device address, bytes, peer).
+        """
         transfer = _Transfer(ready)
         for rings, items in ((self._out, sends), (self._in, receives)):
             for start, size, peer in items:
@@ -142,7 +146,10 @@ class StagedTransport(MPITransport):
             transfer.streams.add(ring.stream)
 
     def await_pieces(self, transfer: _Transfer, peer: int | None) -> None:
-        """Wait for all data from ``peer``, and until MPI has all sends; with None for the whole transfer."""
+        """Wait until all data from ``peer`` are here and all data to send have been passed to MPI.
+
+        With ``peer`` None wait for the end of the whole transfer.
+        """
         while transfer.left if peer is None else transfer.coming[peer] or transfer.unsent:
             self.advance()
         current = cupy.cuda.get_current_stream()

@@ -74,7 +74,7 @@ class Driver:
         return bool(value.value)
 
     def rounded(self, devices: int, nbytes: int) -> int:
-        """Return the allowed size, at least ``nbytes`` bytes, of a multicast object for ``devices`` GPUs."""
+        """Round ``nbytes`` up to a size that a multicast object for ``devices`` GPUs may have."""
         grain, wanted = ctypes.c_size_t(), _Multicast(devices, nbytes, _FD, 0)
         self._call("cuMulticastGetGranularity", ctypes.byref(grain), ctypes.byref(wanted), _MINIMUM)
         return -(-nbytes // grain.value) * grain.value
@@ -129,7 +129,7 @@ driver: Callable[[], Driver] = cache(Driver)
 
 @dataclass(frozen=True)
 class MulticastMemory:
-    """Memory of which each rank has a copy, and which switches write and add on all ranks.
+    """Memory of which each rank has a copy; an NVSwitch writes to all copies, or adds them, in one operation.
 
     ``own`` is the address of this rank's copy, ``everywhere`` the multicast address of all copies.
     """
@@ -139,7 +139,7 @@ class MulticastMemory:
     nbytes: int
 
     def array(self, offset: int, size: int, dtype) -> Any:
-        """Return ``size`` elements of this rank's copy from byte ``offset`` on."""
+        """Return an array of ``size`` elements in this rank's copy, which begins at byte ``offset``."""
         memory = cupy.cuda.UnownedMemory(self.own, self.nbytes, self)
         return cupy.ndarray((size,), dtype, cupy.cuda.MemoryPointer(memory, offset))
 

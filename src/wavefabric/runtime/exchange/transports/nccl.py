@@ -19,7 +19,10 @@ _TYPES = {name: getattr(nccl, f"NCCL_{name.upper()}") for name in _NAMES}
 
 
 class _Work:
-    """Runs NCCL on a separate stream after earlier work of the current stream, which may wait for the end."""
+    """An NCCL operation on a separate stream, which begins after work that the current stream already has.
+
+    `wait` makes the current stream wait for its end.
+    """
 
     def __init__(self, stream, enqueue: Callable[[int], None]):
         self._stream, self._enqueue = stream, enqueue
@@ -50,7 +53,7 @@ def _messages(comm, sends, receives, dtype: int, stream: int) -> None:
 
 
 class NCCLExchange(Exchange):
-    """Runs each level as one group of NCCL sends and receives; the current stream waits if it needs data."""
+    """An exchange with one group of NCCL calls per level, that is for all messages that may move at once."""
 
     def __init__(self, program, buffers, scratch, transport):
         super().__init__(program, buffers, scratch, transport)

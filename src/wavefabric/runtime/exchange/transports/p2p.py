@@ -35,10 +35,10 @@ Flags = tuple[Any, np.int32]
 
 
 class _Copies(NamedTuple):
-    """Holds the copies of one level to other GPUs, and the flags for them.
+    """Holds the copies to other GPUs of one level of an exchange, and the flags that synchronise them.
 
-    By ``free_there`` this rank tells senders that its buffers may be overwritten. By ``data_here`` senders
-    tell this rank that their data have arrived.
+    This rank sets the flags ``free_there`` to tell senders that its buffers may be overwritten. Senders set
+    the flags ``data_here`` to tell this rank that their data have arrived.
     """
 
     free_there: Flags
@@ -50,8 +50,9 @@ class _Copies(NamedTuple):
 class P2PExchange(Exchange):
     """Copies data to each peer on a separate stream; ranks are synchronised by flags.
 
-    For each level and peer the sender has a flag for "the receiver's buffer is free", and the receiver one
-    for "data have arrived". A flag is set to the number of the exchange, 1 in the first run.
+    For each level (transfers that may run at once) and peer the sender has a flag for "the receiver's buffer
+    is free", and the receiver one for "data have arrived". A flag is set to the number of the exchange, 1 in
+    the first run.
     """
 
     protocol = "copies"
@@ -96,7 +97,7 @@ class P2PExchange(Exchange):
         )
 
     def _exchange_addresses(self) -> dict[int, int]:
-        """Return the address in a peer's memory to which each transfer of this rank goes, by number."""
+        """Return a dictionary from the number of each transfer this rank sends to an address on the peer."""
         transport = self._transport
         mine: dict[int, dict[int, tuple]] = {}
         for span, part in itertools.chain(*self._received):
@@ -179,7 +180,7 @@ class P2PTransport(Transport):
         self._multiprocessors, self._no_kernels = self._resident()
 
     def _try(self, same_host: list[bool]) -> list[bool]:
-        """Return for each peer whether memory can be mapped in both directions, found by trying."""
+        """Return for each rank whether it and this rank can map each other's memory, which all ranks try."""
         probe = self._probe = self.allocate((64,), np.uint32)
         me, mine = self.control.rank, list(same_host)
         for peer, location in enumerate(self.control.all_gather(self.locate(probe.data.ptr))):
@@ -190,7 +191,11 @@ class P2PTransport(Transport):
         return [here and there[me] for here, there in zip(mine, self.control.all_gather(mine), strict=True)]
 
     def _resident(self) -> tuple[int, str | None]:
-        """Return (smallest multiprocessor count, None), or (0, why kernels of ranks cannot run at once)."""
+        """Find out whether the kernels of all ranks can run at once.
+
+        If they can, return the smallest number of multiprocessors of the ranks' GPUs, and None; else 0 and
+        the reason.
+        """
         if not self.complete:  # first, since GPUs of different hosts may have the same address
             return 0, "protocol: some GPUs do not reach others; allowed: copies"
         own = cupy.cuda.Device()
@@ -234,9 +239,10 @@ class P2PTransport(Transport):
         return self
 
     def zeroed(self, shape, dtype) -> tuple[Any, list[int]]:
-        """Return an array of zeros, and by rank the address at which this rank reaches its array (or 0).
+        """Allocate an array of zeros on each rank; return this rank's array and a list of addresses.
 
-        All ranks make this call, and none returns before all arrays are zero.
+        Entry r is the address at which this rank reaches the array of rank r, 0 if it cannot. All ranks make
+        this call, and none returns before all arrays are zero.
         """
         array = self.allocate(shape, dtype)
         array.fill(0)
@@ -249,7 +255,7 @@ class P2PTransport(Transport):
         return array, there
 
     def pack(self, addresses: list[int]) -> Flags:
-        """Return addresses of flags as kernels take them: a device array, and their number."""
+        """Return flags as arguments of kernels: a device array of their addresses, and their number."""
         return self._device.asarray(np.array(addresses or [0], np.uint64)), np.int32(len(addresses))
 
     def signal(self, flags: Flags, value) -> None:
@@ -312,7 +318,7 @@ class P2PTransport(Transport):
         return None
 
     def multiprocessors(self) -> int:
-        """Return the smallest multiprocessor count; `InputError` if ranks' kernels cannot all run at once."""
+        """Return the GPUs' smallest multiprocessor count; `InputError` if kernels cannot all run at once."""
         if self._no_kernels is not None:
             raise InputError(self._no_kernels)
         return self._multiprocessors

@@ -37,7 +37,7 @@ _ALIGNED = 256
 class Timeout:
     """Limits how long kernels wait for other ranks, and says whether a rank timed out.
 
-    ``name`` is the operation of all ranks, for error messages; ``multiprocessors`` is the smallest number of
+    ``name`` says in error messages what the ranks do; ``multiprocessors`` is the smallest number of
     multiprocessors of the ranks' GPUs.
     """
 
@@ -68,10 +68,11 @@ class Timeout:
 class PlanExchange(Exchange):
     """An exchange that launches one kernel: `run` on the current stream, `start` on a separate stream.
 
-    By default the number of ``blocks`` grows with the largest piece, and ``concurrent`` exchanges divide the
-    multiprocessors between them. With switches (multimem instructions) a call works on copies of the buffers
-    in multicast memory. `InputError` if ranks share a GPU, cannot reach each other, or differ in dtype or
-    blocks; if there are too many blocks; if the dtype cannot be summed; if the GPUs have no multicast memory.
+    By default the number of ``blocks`` of threads grows with the largest amount of data that the plan moves
+    at once, and ``concurrent`` exchanges divide the multiprocessors between them. With switches (multimem
+    instructions) a call works on copies of the buffers in multicast memory. `InputError` if ranks share a
+    GPU, cannot reach each other, or differ in dtype or blocks; if there are too many blocks; if the dtype
+    cannot be summed; if the GPUs have no multicast memory.
     """
 
     def __init__(
@@ -118,7 +119,10 @@ class PlanExchange(Exchange):
         self._ready, self._done = (cupy.cuda.Event(disable_timing=True) for _ in range(2))
 
     def _in_multicast_memory(self, transport) -> tuple[list[int], list[int]]:
-        """Return buffer addresses in multicast memory: those of this rank's copies, and multicast ones."""
+        """Allocate copies of the buffers in multicast memory; return two lists with an address per buffer.
+
+        The first list is for this rank's copies alone, the second for those of all ranks at once.
+        """
         check_multicast(transport)
         schedule, dtype = self._plan.schedule, self._buffers[0].dtype
         sizes = [int(each.sum(axis=1).max()) for each in schedule.sizes]
@@ -136,7 +140,11 @@ class PlanExchange(Exchange):
         return [memory.own + at for at in offsets], [memory.everywhere + at for at in offsets]
 
     def _memory(self, transport, multicast) -> list[plan_code.RankMemory]:
-        """Return how this rank addresses each rank's memory; all ranks call this before any writes."""
+        """Return for each rank the addresses at which this rank reaches its memory.
+
+        All ranks make this call, before one of them writes. ``multicast`` is from `_in_multicast_memory`, or
+        None.
+        """
         reached = () if multicast else self._buffers
         mine = [array.data.ptr for array in (*reached, self._staging, self._counters)]
         result = []
@@ -183,14 +191,17 @@ class PlanExchange(Exchange):
 
 @lru_cache(maxsize=_KEPT)
 def proved_plan(schedule: Schedule, protocol: str) -> ExecutionPlan:
-    """Compile and verify the plan of a schedule for a protocol; the result is cached."""
+    """Compile and verify the execution plan of a schedule for a protocol; plans are cached."""
     plan = compile_plan(schedule, protocol)
     check_execution_plan(plan)
     return plan
 
 
 def blocks_for(plan: ExecutionPlan, itemsize: int, most: int) -> int:
-    """Return the number of blocks for a plan's kernel, which grows with the largest piece up to ``most``."""
+    """Return the number of thread blocks for a plan's kernel, at most ``most``.
+
+    It grows with the largest amount of data, elements of ``itemsize`` bytes, that the plan moves at once.
+    """
     least, enough = _SLICES[plan.protocol]
     slices = max((move.size for move in plan.moves), default=0) * itemsize // least
     return min(1 << max(0, slices.bit_length() - 1), enough, most)

@@ -96,7 +96,7 @@ def check_switched(plan: ExecutionPlan, dtype) -> bool:
 
 
 def switches_take(schedule: Schedule, dtype) -> bool:
-    """Return whether a schedule uses switches and multicast memory can do so for elements of ``dtype``."""
+    """Return whether a schedule uses switches, and they can carry it out for elements of ``dtype``."""
     try:
         return check_switched(compile_plan(schedule), dtype)
     except InputError:
@@ -104,10 +104,11 @@ def switches_take(schedule: Schedule, dtype) -> bool:
 
 
 class StagingLayout:
-    """Holds the layout of staging buffers in one rank's memory.
+    """Holds the layout of one rank's staging buffers, which receive data from other ranks.
 
-    ``offsets`` has the first byte of each by number; ``nbytes`` is the size of all. A staging buffer without
-    packets has the same address modulo 16 as the part of a buffer whose data it receives.
+    ``offsets`` is a dictionary from the number of a staging buffer to its first byte; ``nbytes`` is the size
+    of all. Without packets a staging buffer has the same address modulo 16 as element `StagingBuffer.first`
+    of one of the schedule's buffers.
     """
 
     def __init__(self, plan: ExecutionPlan, rank: int, itemsize: int):
@@ -127,7 +128,7 @@ class StagingLayout:
 
 
 def staging_bytes(plan: ExecutionPlan, rank: int, itemsize: int) -> int:
-    """Return the bytes of one rank's staging buffers, of which ``plan.slots`` copies exist.
+    """Return the bytes that one rank needs for ``plan.slots`` copies of its staging buffers.
 
     The size is a power of two: memory that one exchange releases fits many others, and mapped memory is never
     freed.
@@ -138,9 +139,10 @@ def staging_bytes(plan: ExecutionPlan, rank: int, itemsize: int) -> int:
 
 @dataclass(frozen=True)
 class RankMemory:
-    """Holds addresses of one rank's buffers, staging buffers and counters, as another rank reaches them.
+    """Holds the addresses at which one rank reaches the buffers, staging buffers and counters of another.
 
-    ``multicast`` has the multicast addresses of this rank's buffers; it is empty for other ranks.
+    A rank has such addresses for itself too; only these have ``multicast``, multicast addresses of the
+    buffers.
     """
 
     buffers: Sequence[int]
@@ -151,7 +153,7 @@ class RankMemory:
 
 @dataclass(frozen=True)
 class PlanCode:
-    """Holds the encoded program of one rank: arrays of `INSTRUCTION`, `OPERAND` and `MARK`."""
+    """Holds the encoded program of one rank: its instructions, addresses of operands, and signals (marks)."""
 
     instructions: np.ndarray
     operands: np.ndarray
@@ -173,7 +175,7 @@ class PlanCode:
 
 
 def encode(plan: ExecutionPlan, rank: int, dtype, memory: Sequence[RankMemory]) -> PlanCode:
-    """Encode the instructions of ``rank``; ``memory`` has the addresses of each rank's memory, by rank.
+    """Encode the instructions of ``rank``; ``memory[r]`` has the addresses at which it reaches rank r.
 
     A rank's counters, uint32 of shape (ranks, MOST_BLOCKS), count the signals from each rank to each block.
     """
@@ -194,7 +196,7 @@ def encode(plan: ExecutionPlan, rank: int, dtype, memory: Sequence[RankMemory]) 
         return counters, plan.signals[src, dst], number, peer
 
     def packed(addresses: Sequence[Address]) -> int:
-        """Return a bit mask of the addresses that are staging buffers with packets."""
+        """Return a bit mask: bit k is set if ``addresses[k]`` is a staging buffer with packets."""
         return sum(1 << k for k, at in enumerate(addresses) if plan.packets and at.buffer == STAGING)
 
     instructions, operands, marks = [], [], []

@@ -26,7 +26,7 @@ class _Block:
 
 
 class SharedPool:
-    """Manages one process's allocations, and the mappings of its peers' allocations."""
+    """Manages memory that this process allocates for its peers to map, and what it has mapped of theirs."""
 
     def __init__(self):
         self.free: list[Any] = []
@@ -62,7 +62,7 @@ class SharedPool:
         return self._all[base][1], address - base
 
     def loan(self, address: int) -> tuple[int, int] | None:
-        """Return the number of the array from `allocate` that has ``address``, and the offset; or None."""
+        """Return (number of the array, byte offset) for an address in an array of `allocate`, else None."""
         base = self._base(address)
         return None if base is None else (self._loans[base], address - base)
 
@@ -70,7 +70,7 @@ class SharedPool:
         return next((at for at, (size, _) in self._all.items() if at <= address < at + size), None)
 
     def open(self, peer: int, location: tuple[bytes, int]) -> int:
-        """Return the address in this process of a location in a peer's memory."""
+        """Return the address in this process for ``location``, which `locate` has returned in a peer."""
         handle, offset = location
         if (peer, handle) not in self._opened:
             self._opened[peer, handle] = runtime.ipcOpenMemHandle(handle)

@@ -69,8 +69,9 @@ def load(
 ) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """Return the arrays and the state of a checkpoint file.
 
-    ``targets`` has by name buffers to fill, or functions that get the number and values of each row; arrays
-    for functions are not returned. InputError if the file is missing, damaged, or belongs to another run.
+    ``targets`` is a dictionary from the name of an array to a buffer to fill, or to a function that is called
+    with the number and values of each row; arrays for functions are not returned. InputError if the file is
+    missing, damaged, or belongs to another run.
     """
     path = Path(path)
     with _opened(path, fingerprint) as (file, header):
@@ -183,7 +184,7 @@ def _arrays(file: BinaryIO, path: Path, header: dict, targets: Targets) -> dict[
 
 
 def _read_into(file: Any, target: np.ndarray, path: Path, checksum: int) -> int:
-    """Fill ``target`` from the file; return ``checksum`` updated with the bytes read."""
+    """Fill ``target`` with the next bytes of the file; return ``checksum`` continued over these bytes."""
     flat = target.reshape(-1).view(np.uint8).data if target.nbytes else memoryview(b"")
     for start in range(0, len(flat), _CHUNK):
         chunk = flat[start : start + _CHUNK]

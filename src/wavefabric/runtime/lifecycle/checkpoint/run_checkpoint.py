@@ -149,7 +149,7 @@ class RankCheckpoint:
         return on_all_ranks(self.comm, read_part)
 
     def _manifest(self) -> dict[str, Any]:
-        """Return the manifest's entry about the parts; `InputError` unless it fits the ranks and the run."""
+        """Return what the manifest says about the parts; `UnusableCheckpoint` if ranks or run differ."""
         parts = checkpoint_file.read_state(self.path, None).get(_PARTS, {"ranks": 1, "layout": ""})
         saved, here = (parts["ranks"], parts["layout"]), (self.comm.size, self._layout)
         if saved != here:
@@ -159,7 +159,7 @@ class RankCheckpoint:
         return parts
 
     def _current_slot(self) -> int | None:
-        """Return the slot named by the manifest, or None if there is no manifest for this number of ranks."""
+        """Return the slot, 0 or 1, named by the manifest; None without one for this number of ranks."""
         try:
             parts = checkpoint_file.read_state(self.path, None).get(_PARTS, {})
         except (InputError, OSError):
@@ -170,8 +170,8 @@ class RankCheckpoint:
 class RunCheckpoint(RankCheckpoint):
     """Manages the checkpoint of one run, of device arrays and a state; all ranks call its methods together.
 
-    ``identity`` is a digest of the run's inputs. The fingerprint also has the processor, since other vector
-    units may change bits, or on a GPU the sources of the kernels.
+    ``identity`` is a digest of the run's inputs. The fingerprint also depends on the processor, since other
+    vector units may change the last bits of results, or on a GPU on the sources of the kernels.
     """
 
     def __init__(self, comm: Communicator, policy: Checkpoints, identity: str, layout: str = ""):
@@ -211,7 +211,7 @@ class RunCheckpoint(RankCheckpoint):
         self._last_save = time.monotonic()
 
     def restore(self, held: dict[str, Any]) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-        """Copy saved arrays to arrays of ``held`` with the same names; return other arrays, and the state."""
+        """Copy saved arrays to those of ``held`` with the same names; return the other ones and the state."""
 
         def by_rows(array: Any) -> Callable[[int, np.ndarray], None]:
             # The host needs no copy of the whole field.

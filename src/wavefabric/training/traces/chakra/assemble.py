@@ -30,7 +30,8 @@ Position = tuple[int, int]
 class Instance:
     """One collective of a group of GPUs, or one message, matched across trace files.
 
-    ``positions``: its node in the file of each GPU. ``gpus``: the group, or sender and receiver.
+    ``positions``: for each GPU, (file number, index) of the node. ``gpus``: the group, or sender and
+    receiver.
     """
 
     positions: tuple[Position, ...]
@@ -40,9 +41,9 @@ class Instance:
 class Assembly:
     """Builds the task graph of a Chakra trace.
 
-    ``instances``: all collectives and messages. ``workers``: number of each file's worker; GPUs that do the
-    same are one worker. ``own``: whether the files are from `write_chakra`, which states in each node to
-    which task the node belongs.
+    ``instances``: all collectives and messages. ``workers``: for each file, the number of its worker; GPUs
+    that do the same are one worker. ``own``: whether the files are from `write_chakra`, which states in each
+    node to which task the node belongs.
     """
 
     def __init__(
@@ -68,7 +69,11 @@ class Assembly:
         self.waits = {root: self._waits(root) for root in self.members}
 
     def _same_tasks(self) -> list[list[Position]]:
-        """Return lists of nodes that are one task: same task number, or position in files of one worker."""
+        """Return lists of nodes, (file number, index) each, such that the nodes of a list are one task.
+
+        In files of `write_chakra` these are nodes of equal task number; in others, nodes of equal index in
+        the files of one worker.
+        """
         tasks: dict[tuple, list[Position]] = defaultdict(list)
         for number, file in enumerate(self.files):
             for position, node in enumerate(file.nodes):
@@ -78,7 +83,7 @@ class Assembly:
         return list(tasks.values())
 
     def _waits(self, root: Position) -> list[Position]:
-        """Return the root (first node) of each task that the task ``root`` waits for."""
+        """Return the tasks that ``root`` waits for; a task is named by the position of its first node."""
         others: set[Position] = set()
         for file, position in self.members[root]:
             nodes = self.files[file].nodes
@@ -129,7 +134,7 @@ class Assembly:
         return self.cpu_worker[worker] if self._node(root).cpu else worker
 
     def _programs(self, order: Sequence[Position]) -> list[list[Position]]:
-        """Return each worker's computations in file order, or in ``order`` if dependencies forbid that."""
+        """Return each worker's computations in file order if dependencies allow, else as in ``order``."""
         for file, worker in enumerate(self.worker):
             if any(node.cpu for node in self.files[file].nodes):
                 self.cpu_worker.setdefault(worker, self.gpu_workers + len(self.cpu_worker))
@@ -146,7 +151,10 @@ class Assembly:
         return [sorted(program, key=position.__getitem__) for program in programs]
 
     def _needed(self, root: Position, number: Mapping[Position, int]) -> list[int]:
-        """Return the numbers of the tasks that ``root`` waits for, except computations of the same worker."""
+        """Return the numbers of the tasks that a task must wait for, except computations of the same worker.
+
+        ``root``: position of the task's first node. ``number``: task number for each such position.
+        """
         worker = self._program_of(root) if self._node(root).computes else -1
         return sorted(
             number[other]
@@ -155,7 +163,7 @@ class Assembly:
         )
 
     def _check(self, root: Position) -> None:
-        """Raise an `InputError` if nodes that the files declare to be one task differ."""
+        """Raise `InputError` if nodes that are one task, according to the files, are not the same."""
         node = self._node(root)
         for file, position in self.members[root]:
             other = self.files[file].nodes[position]
@@ -196,7 +204,7 @@ class Assembly:
         return Call("messages", (ends,), _own_size(self._node(root), "call_bytes", 1.0), purpose, pairs)
 
     def _gradients(self, order: Sequence[Position]) -> set[Position]:
-        """Return the calls for gradients: no computation waits for them, directly or through other calls."""
+        """Return the calls for which no computation waits, even through other calls: those for gradients."""
         awaited: set[Position] = set()
         for root in reversed(order):
             if root in awaited or self._node(root).computes:
@@ -213,17 +221,17 @@ def _kind(node: TraceNode) -> str:
 
 
 def _own_size(node: TraceNode, key: str, default: float) -> float:
-    """Return the unrounded size that `write_chakra` stores as attribute ``key``; ``default`` without it."""
+    """Return the unrounded size in attribute ``key``, which `write_chakra` adds; without it, ``default``."""
     value = node.own.get(key)
     return value if isinstance(value, float) and 0 <= value < 2**63 else default
 
 
 def matched_collectives(files: Sequence[TraceFile], groups: Mapping[str, tuple[int, ...]]) -> list[Instance]:
-    """Match the collectives of all groups: the k-th of a group in one file is the k-th in the others.
+    """Match collectives across files: the k-th of a group in one file is the k-th of the group in the others.
 
-    ``groups``: {name: GPUs}, for groups that the files do not describe. A group without any description
-    consists of the GPUs whose files use it, or of all GPUs if its name is empty or ``0``. A group whose
-    description lists no GPU also consists of all GPUs.
+    ``groups``: a dictionary from group name to GPUs, for groups that the files do not describe. A group
+    without any description consists of the GPUs whose files use it, or of all GPUs if its name is empty or
+    ``0``. A group whose description lists no GPU also consists of all GPUs.
     """
     calls: dict[tuple[str, tuple[int, ...] | None], dict[int, list[Position]]] = defaultdict(
         lambda: defaultdict(list)
@@ -276,7 +284,7 @@ def _of_group(
 
 
 def matched_messages(files: Sequence[TraceFile]) -> list[Instance]:
-    """Match sends with receives: of equal sender, receiver and tag, the k-th belong together."""
+    """Match sends and receives: the k-th of equal sender, receiver and tag belong together."""
     ends: dict[tuple[int, int, int], tuple[list[Position], list[Position]]] = defaultdict(lambda: ([], []))
     for gpu, file in enumerate(files):
         for at, node in enumerate(file.nodes):

@@ -122,7 +122,7 @@ _SHORT = ("comm_src", "comm_dst", "comm_tag")
 
 
 def tell(message: Any, /, **values: bool | int | float | str) -> None:
-    """Add attributes to a message, in the field that the schema defines for the type of each value."""
+    """Add ``values`` as attributes to a message, each in the schema's field for the value's type."""
     for name, value in values.items():
         field = "int32_val" if name in _SHORT else _FIELDS[type(value)]
         message.attr.append(schema().attribute(name=name, **{field: value}))
@@ -159,7 +159,8 @@ Known = dict[bytes, tuple[Any, dict[str, Any]]]
 def decoded(content: bytes, file: str, known: Known | None = None) -> Iterator[tuple[Any, dict[str, Any]]]:
     """Yield (message, attributes) pairs of a file: first the metadata (None or empty if missing), then nodes.
 
-    ``known`` caches messages. Raises `InputError` if ``file`` ends within a message or has other content.
+    ``known``: a cache from the bytes of a message to its pair. Raises `InputError` if ``file`` ends within a
+    message or has other content.
     """
     if _BEGINS.match(content[:4096]):
         yield from _decoded_json(content, file)
@@ -216,7 +217,7 @@ def _fault(file: str, position: int, what: str) -> InputError:
 
 
 def _decoded_json(content: bytes, file: str) -> Iterator[tuple[Any, dict[str, Any]]]:
-    """Yield pairs as `decoded` does, from JSON of ``chakra_jsonizer`` or for Chakra's JSON feeder."""
+    """Yield (message, attributes) pairs of a JSON file from ``chakra_jsonizer`` or for Chakra's feeder."""
     objects = _objects(content, file)
     first = objects[0]
     if isinstance(first, dict) and isinstance(first.get("workload_graph"), list):

@@ -59,7 +59,8 @@ def read_file(
 ) -> TraceFile:
     """Read and check the trace file of one GPU; raise an `InputError` that names the file and the fault.
 
-    ``device``, ``arithmetic``: to time nodes that have no duration. ``known``: cache of decoded messages.
+    ``device``, ``arithmetic``: to time nodes that have no duration. ``known``: a cache of decoded messages,
+    shared by the files of all GPUs.
     """
     nodes = messages.decoded(source.content(), source.file, known)
     _, metadata = next(nodes, (None, {}))
@@ -165,7 +166,10 @@ class _Reader:
         return messages.COLLECTIVES[number]
 
     def _end(self, message: Any, values: dict[str, Any], key: str, mine: bool) -> int:
-        """Return the GPU in attribute ``key``; with ``mine`` it must be, and by default is, this file's."""
+        """Return the number of the GPU that sends or receives a message, from attribute ``key``.
+
+        ``mine``: it must be the GPU of this file, and is by default if the attribute is missing.
+        """
         gpu = int(self._number(message, values, key, self.rank if mine else None))
         if mine and gpu != self.rank:
             raise self._fault(message, f"has {key} {gpu}", f"{self.rank}, whose file it is")
@@ -180,7 +184,7 @@ class _Reader:
         return value
 
     def _groups(self, message: Any) -> dict[str, tuple[int, ...]]:
-        """Return the process groups in a metadata node's JSON (PyTorch: ``['JSON']``), as {name: GPUs}."""
+        """Return a dictionary from group to GPUs, from a metadata node's JSON (``['JSON']`` in PyTorch)."""
         text = message.inputs.values.strip()
         text = text.removeprefix("['").removesuffix("']")
         if "pg_name" not in text:
@@ -202,12 +206,12 @@ def _circular(waits: list[tuple[int, ...]]) -> bool:
 
 
 def fault(file: str, what: str, allowed: str) -> InputError:
-    """Return the `InputError` for a fault in a file."""
+    """Return an `InputError` that says what is wrong with a trace file, and what is allowed."""
     return InputError(f"trace: {file}: {what}; allowed: {allowed}")
 
 
 def read_groups(path: str | Path, content: bytes | None = None) -> dict[str, tuple[int, ...]]:
-    """Return the GPUs of groups by name, from a JSON file as for ASTRA-sim: ``{"1": [0, 1, 2, 3]}``."""
+    """Return a dictionary from group to GPUs, from a file as for ASTRA-sim: ``{"1": [0, 1, 2, 3]}``."""
     try:
         content = read_bytes(Path(path)) if content is None else content
         return {str(name): _gpus(gpus) for name, gpus in json.loads(content).items()}

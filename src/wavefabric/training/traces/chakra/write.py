@@ -126,7 +126,7 @@ class _Writer:
                     yield self._message(task, data, gpu, position, message)
 
     def _number(self, task: int, position: int = 0) -> int:
-        """Return the number in the file of node ``position`` of ``task``; node 0 describes the groups."""
+        """Return the number of node ``position`` of ``task`` in the trace; number 0 describes the groups."""
         return 1 + self.turn[task] * self.stride + position
 
     def _waits(self, task: int, gpu: int) -> set[int]:
