@@ -24,7 +24,8 @@ _T = TypeVar("_T")
 def candidates_on(fabric: AnyFabric, collective: str, gpus: Sequence[int], **options: Any) -> Candidates:
     """Return the algorithms to compare for a collective operation whose rank r runs on GPU ``gpus[r]``.
 
-    ``options`` go to `wavefabric.collectives.candidates.candidates`; `runnable` tells which have routes.
+    ``options`` are those of `wavefabric.collectives.candidates.candidates`. Some of the algorithms may lack
+    routes on the fabric; `runnable` tells which.
     """
     allowed = f"up to {fabric.ranks}, the GPUs of {fabric.name}"
     ensure(len(gpus) <= fabric.ranks, "ranks", f"{len(gpus)} given", allowed)
@@ -38,9 +39,9 @@ def candidates_on(fabric: AnyFabric, collective: str, gpus: Sequence[int], **opt
 
 
 def runnable(compared: Candidates, run: Callable[[Choice], _T]) -> tuple[dict[Choice, _T], dict[str, str]]:
-    """Call ``run`` for each candidate; return the results, and the reasons why other algorithms cannot run.
+    """Call ``run`` for each choice to compare; return its results, and why other algorithms are left out.
 
-    If no candidate can run, the first `InputError` is raised.
+    A choice for which ``run`` raises `InputError` is left out; if all do, the first `InputError` is raised.
     """
     results, failures = {}, {}
     for choice in compared.choices:
@@ -54,7 +55,10 @@ def runnable(compared: Candidates, run: Callable[[Choice], _T]) -> tuple[dict[Ch
 
 
 def grids_of(fabric: AnyFabric, gpus: Sequence[int]) -> list[tuple[int, ...]]:
-    """Return a list with the grid that ``gpus`` form (`node_grid`, else `own_grid`); empty without a grid."""
+    """Return a list with the one grid that ``gpus`` form; the list is empty if they form none.
+
+    It is their grid of nodes (`node_grid`) or, for all GPUs in order, the fabric's own grid (`own_grid`).
+    """
     nodes = None if isinstance(fabric, PhotonicFabric) else node_grid(fabric, gpus)
     grid = nodes or (own_grid(fabric) if list(gpus) == list(range(fabric.ranks)) else ())
     return [grid] if grid else []
@@ -82,7 +86,10 @@ def node_grid(fabric: Fabric, gpus: Sequence[int]) -> tuple[int, int] | None:
 
 
 def algorithm_grid(algorithm: str, ranks: int, fabric: AnyFabric | None) -> tuple[int, ...] | None:
-    """Return the grid of nodes, tiles, mesh or torus if the algorithm takes it; for a ring only of nodes."""
+    """Return the value of an algorithm's option ``grid``; None if it has no such option or no grid fits.
+
+    It is (nodes, GPUs per node) or, except for a ring, the sides of the grid of tiles, mesh or torus.
+    """
     if fabric is None or algorithm not in ALGORITHMS or "grid" not in ALGORITHMS[algorithm].options:
         return None
     light = isinstance(fabric, PhotonicFabric)

@@ -160,7 +160,7 @@ class _OrderTimes:
             self.distance = (slowest * (1 + 1e-3 * hops)).reshape(n, n)
 
     def __call__(self, order: np.ndarray) -> tuple[float, float]:
-        """Return the time of all rounds in s, and the sum of squares of busy times of links, for an order."""
+        """Return the time of all rounds in s for an order, and the sum of squares of links' busy times."""
         pair = order[self._src] * self.gpus + order[self._dst]
         cells = self._row + self._table[pair]
         carried = self._sizes * self._fraction[pair]
@@ -176,7 +176,10 @@ class _OrderTimes:
 
 
 def _distinct_rounds(schedule: Schedule, size: np.ndarray) -> list[tuple[int, np.ndarray, np.ndarray]]:
-    """Return each distinct round: how often it occurs, pairs (source × ranks + destination), their bytes."""
+    """Return (number of occurrences, pairs, bytes of each pair) for each distinct round of a schedule.
+
+    A pair is the number source × ranks + destination; ``size``: bytes of each transfer.
+    """
     t, n = schedule.transfers, schedule.ranks
     away = np.flatnonzero(t["src"] != t["dst"])
     pair = t["src"][away].astype(np.int64) * n + t["dst"][away]

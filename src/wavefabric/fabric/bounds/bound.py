@@ -95,10 +95,10 @@ def bound(
 def schedule_bound(
     schedule: Schedule, fabric: Fabric | PhotonicFabric, element_bytes: float, *, incremental: bool = False
 ) -> LowerBound:
-    """Return a lower bound on the time of any schedule with the postconditions of ``schedule``; see `bound`.
+    """Return a lower bound on the time of any schedule for the operation of ``schedule``; see `bound`.
 
-    If the schedule performs no named operation, only the bytes that each GPU must send and receive are
-    compared.
+    If it is none of the collective operations that have a name, the bound is the latency of one round plus
+    the time of the GPU that takes longest to send, or to receive, the bytes that it must.
     """
     of = operation(schedule)
     if of.collective == "custom":
@@ -114,7 +114,10 @@ def schedule_bound(
 
 
 def bounds(schedule: Schedule, fabric: Fabric, element_bytes: float) -> tuple[LowerBound, LowerBound | None]:
-    """Return `schedule_bound` of a fabric, and of it without its multicast switches (None if it has none)."""
+    """Return two lower bounds on the time: with the multicast switches of the fabric, and without them.
+
+    Both are as in `schedule_bound`. The second is None if no switch of the fabric multicasts and reduces.
+    """
     least = schedule_bound(schedule, fabric, element_bytes)
     if not fabric.multicast_switches:
         return least, None
@@ -124,9 +127,10 @@ def bounds(schedule: Schedule, fabric: Fabric, element_bytes: float) -> tuple[Lo
 def _named(
     collective: str, fabric: Fabric | PhotonicFabric, parts: np.ndarray, whole: float, root: int
 ) -> tuple[Iterable[_Need], int]:
-    """Return lower bounds of an operation's transfer time, with reasons, and how many ranks take part.
+    """Return lower bounds on the transfer time of an operation (s, reason), and the number of ranks in it.
 
     ``parts``: bytes of the part of the array that belongs to each rank; ``whole``: bytes of the whole array.
+    Ranks with an empty part take no part in a gather or scatter.
     """
     n = len(parts)
     needs = _needs(collective, _electrical(fabric, n), parts, whole, root) if n > 1 else ()
@@ -138,7 +142,10 @@ def _named(
 def _total(
     fabric: Fabric | PhotonicFabric, needs: Iterable[_Need], ranks: int, incremental: bool
 ) -> LowerBound:
-    """Return the whole bound: latency of the fewest rounds, plus the largest transfer time of ``needs``."""
+    """Return the lower bound on the total time: latency of the fewest rounds + largest of all transfer times.
+
+    ``needs``: lower bounds on the transfer time in s, each with its reason; ``ranks``: how many take part.
+    """
     transfer, why = max(needs, key=lambda need: need[0], default=(0.0, ""))
     if not transfer:
         return LowerBound(0.0, 0.0, 0.0, "nothing has to move")
@@ -162,7 +169,10 @@ def _electrical(fabric: Fabric | PhotonicFabric, ranks: int) -> Fabric:
 
 
 def _port_needs(fabric: Fabric, out: np.ndarray, into: np.ndarray) -> Iterator[_Need]:
-    """Yield the longest time in s for a GPU to send ``out`` bytes, then to receive ``into``, with reasons."""
+    """Yield the time in s of the GPU that takes longest to send, then of that which takes longest to receive.
+
+    Each comes with its reason. ``out`` and ``into``: bytes that each GPU must send, and receive.
+    """
     for verb, amount, rate in zip(("sends", "receives"), (out, into), port_rates(fabric), strict=True):
         times = amount / rate
         g = int(np.argmax(times))
@@ -194,7 +204,10 @@ def _needs(collective: str, fabric: Fabric, parts: np.ndarray, whole: float, roo
 
 
 def _cuts(collective: str, fabric: Fabric, root: int) -> Iterator[tuple[frozenset[int], float, bool]]:
-    """Yield cuts as (GPUs, capacity in B/s, whether it is the capacity into the GPUs rather than out)."""
+    """Yield the cuts to compare for an operation as (set of GPUs, bandwidth in B/s, whether it is inwards).
+
+    The bandwidth is that out of the set or, if inwards, from the other GPUs into the set.
+    """
     if collective != "all-to-all":
         roots = None
         if not collective.startswith(("all-gather", "reduce-")):
@@ -237,9 +250,9 @@ def _across(collective: str, inside, outside, has_root, whole: float, reverse: b
 def _custom(schedule: Schedule, element_bytes: float) -> tuple[np.ndarray, np.ndarray]:
     """Return the fewest bytes that each rank must send, and receive, in an operation without a name.
 
-    An item is a sum of contributions. A rank must receive an item if its result contains contributions that
-    it does not hold at the beginning. A rank must send an item if another rank needs contributions that only
-    it holds.
+    An item is a piece of data: a sum of contributions of ranks. A rank must receive an item if its result
+    contains contributions that it does not hold at the beginning. A rank must send an item if another rank
+    needs contributions that only it holds.
     """
     parts: dict[int, dict[int, int]] = defaultdict(lambda: defaultdict(int))  # item → rank → origins
     for (rank, _, _), (item, origins) in schedule.pre.items():

@@ -22,7 +22,7 @@ MOST_SEARCHED, MOST_NODES, MOST_CROSSINGS = 16, 1024, 1 << 26
 
 @dataclass(frozen=True)
 class Cut:
-    """A set of GPUs, and the bandwidth out of it (or into it, in a reversed search)."""
+    """A set of GPUs, and the bandwidth at which data can leave it (in a reversed `bottleneck`: enter it)."""
 
     gpus: frozenset[int]
     capacity: float  # B/s
@@ -40,9 +40,9 @@ def as_electrical(fabric: PhotonicFabric) -> Fabric:
 
 
 def restrict(fabric: Fabric, ranks: int) -> Fabric:
-    """Return the fabric of the first ``ranks`` GPUs; the others become switches if GPUs forward.
+    """Return the fabric with only the first ``ranks`` GPUs.
 
-    Otherwise the other GPUs and their links are removed.
+    The other GPUs become switches if GPUs of the fabric forward data; else they and their links are removed.
     """
     kept, rest = fabric.gpus[:ranks], fabric.gpus[ranks:]
     if fabric.forwards:
@@ -68,13 +68,13 @@ def _port_limit(fabric: Fabric) -> float:
 
 @lru_cache(maxsize=8)
 def tightest_by_size(fabric: Fabric) -> list[tuple[frozenset[int], float, float]]:
-    """Return the tightest cuts out of, and into, sets of each number of GPUs: (gpus, B/s out, B/s into).
+    """Return, for each number of GPUs, the sets of this size with the least bandwidth out of and into them.
 
-    In fabrics of up to `MOST_SEARCHED` GPUs and switches all cuts are compared. In larger fabrics each wire
-    gives one cut: the nodes closer to the wire's beginning than to its end against the others, where a link
-    of c B/s has the length 1/c. Among these cuts are the halves of meshes and tori, sockets, nodes and racks.
-    Beyond `MOST_NODES` nodes, or `MOST_CROSSINGS` pairs of wires, the list is empty. The result does not
-    depend on the numbering of GPUs.
+    A cut is (set of GPUs, B/s out of it, B/s into it). In fabrics of up to `MOST_SEARCHED` GPUs and switches
+    all cuts are compared. In larger fabrics each wire gives one cut: the nodes closer to the wire's beginning
+    than to its end against the others, where a link of c B/s has the length 1/c. Among these cuts are the
+    halves of meshes and tori, sockets, nodes and racks. Beyond `MOST_NODES` nodes, or `MOST_CROSSINGS` pairs
+    of wires, the list is empty. The result does not depend on the numbering of GPUs.
     """
     w, n = wires(fabric), fabric.ranks
     nodes, capacities = n + len(fabric.switches), []
@@ -149,9 +149,9 @@ def bottleneck(fabric: Fabric, reverse: bool = False, roots: tuple[int, ...] | N
 def _all_pairs_reach(fabric: Fabric, ratio: float, fed: int) -> bool:
     """Return whether direct sends prove that no set S of GPUs has |S| / (bandwidth out of S) > ``ratio``.
 
-    If each of n GPUs sends a byte to every other in t seconds, the bandwidth out of S is at least |S| (n −
-    |S|)/t. ``fed``: number of GPUs that have data to send, which alone count in the numerator (see
-    `bottleneck`).
+    If each of n GPUs can send a byte to every other within t seconds, the bandwidth out of S is at least |S|
+    (n − |S|)/t, so the quotient is at most t. ``fed``: number of GPUs that have data to send; only they count
+    in the numerator (see `bottleneck`). False means that this proof fails, not that such a set exists.
     """
     n = fabric.ranks
     try:
@@ -194,7 +194,7 @@ class _FlowNetwork:
         self._position = np.asarray(self._csr.data, np.int64) - 1
 
     def cut(self, fed: Sequence[int], sink: int, ratio: Fraction) -> np.ndarray:
-        """Return the nodes on the source's side of a minimum cut between GPUs: a mask, shape (nodes,).
+        """Return which nodes lie on the source's side of a minimum cut: a mask, shape (nodes,).
 
         A super-source feeds one unit to each GPU of ``fed``, and the units flow to the GPU ``sink``. A link
         of c B/s has the capacity ``ratio`` × c.
@@ -220,13 +220,16 @@ class _FlowNetwork:
         return side[: self.nodes]
 
     def capacity(self, side: np.ndarray) -> Fraction:
-        """Return the bandwidth in B/s of the edges that leave the nodes in the mask ``side``."""
+        """Return the total bandwidth in B/s of the edges from nodes in the mask ``side`` to others."""
         crossing = np.flatnonzero(side[self.source] & ~side[self.target])
         return sum((self.units[i] for i in crossing), 0) * self.unit
 
 
 def _whole_multiples(values: np.ndarray) -> tuple[Fraction, list[int]]:
-    """Return the largest common divisor of ``values``, and values divided by it; −1 stands for infinity."""
+    """Return the largest number of which all finite ``values`` are whole multiples, and the multiples.
+
+    An infinite value has the multiple −1.
+    """
     exact = {v: Fraction(v) for v in np.unique(values[np.isfinite(values)]).tolist()}
     down = math.lcm(*(v.denominator for v in exact.values()))
     unit = Fraction(math.gcd(*(int(v * down) for v in exact.values())) or 1, down)

@@ -108,12 +108,12 @@ def _largest(rows: np.ndarray, values: np.ndarray) -> np.ndarray:
 
 
 def reduction_times(schedule: Schedule, fabric: Fabric, size: np.ndarray) -> tuple[np.ndarray, ...]:
-    """Return the rounds in which GPUs add or copy data locally: numbers, latencies, durations, GPUs.
+    """Return arrays on the rounds in which GPUs add or copy data: number, latency, duration, slowest GPU.
 
-    Latency and duration, in s, are those of the GPU that is slowest in the round. A GPU performs its
-    additions and copies one after the other (`Fabric.reduce_alpha`, `Fabric.reduce_bandwidth`). Data to be
-    added are first received beside the chunk, then added to it. A transfer within a rank is an addition or a
-    copy. A sum formed by a switch is added to a chunk once.
+    Latency and duration are in s, of the slowest GPU. A GPU performs its additions and copies one after the
+    other (`Fabric.reduce_alpha`, `Fabric.reduce_bandwidth`). Data to be added are first received beside the
+    chunk, then added to it. A transfer within a rank is an addition or a copy. A sum formed by a switch is
+    added to a chunk once.
     """
     t = schedule.transfers
     mine = np.flatnonzero(works_alone(schedule))
@@ -129,7 +129,7 @@ def reduction_times(schedule: Schedule, fabric: Fabric, size: np.ndarray) -> tup
 
 
 def works_alone(schedule: Schedule) -> np.ndarray:
-    """Return, per transfer, whether its receiving GPU adds or copies data locally."""
+    """Return for each transfer whether the receiving GPU adds or copies data in its own memory."""
     t = schedule.transfers
     return (t["reduce"] & units(schedule).leads) | ((t["src"] == t["dst"]) & (t["switch"] == 0))
 

@@ -67,7 +67,7 @@ def check_sizes(schedule: Schedule, fabric: AnyFabric, element_bytes: float) -> 
 
 @dataclass(frozen=True)
 class CostModel:
-    """Wraps ``function(schedule, fabric, element_bytes, **options) -> Cost``, imported on first use."""
+    """Wraps a cost model ``function(schedule, fabric, element_bytes, **options)``, imported on first use."""
 
     module: str
     function: str

@@ -22,7 +22,7 @@ from wavefabric.runtime.kernels.cpu_launch import call_kernel
 
 
 class Transfers(NamedTuple):
-    """Holds the transfers of a schedule as arrays with one element per transfer, except ``after``."""
+    """Holds the transfers of a schedule: one element each in all arrays but ``after``, all successors."""
 
     src: np.ndarray
     dst: np.ndarray
@@ -36,10 +36,10 @@ class Transfers(NamedTuple):
 
 
 class SharedLinks(NamedTuple):
-    """Holds the resources, such as links, that pairs of ranks share.
+    """Holds which resources (links, ports of GPUs) the pairs of ranks use, and how fast these are.
 
-    Pair p uses ``resource[first[p]:first[p + 1]]``; the same part of ``fraction`` tells which fraction of the
-    pair's bytes crosses each of them.
+    Pair p uses the resources ``resource[first[p]:first[p + 1]]``. The same part of ``fraction`` tells which
+    fraction of the pair's bytes crosses each of them.
     """
 
     first: np.ndarray
@@ -91,7 +91,11 @@ def flow(schedule: Schedule, fabric: Fabric, element_bytes: float, *, engines: i
 def _simulate(
     schedule: Schedule, fabric: Fabric, size: np.ndarray, pair: np.ndarray, use: ResourceUse, engines: int
 ) -> tuple[float, np.ndarray]:
-    """Return the total time in s, and each transfer's begin and end; ``pair``: its route, −1 in a rank."""
+    """Return the total time in s, and the begin and end of each transfer in s: shape (transfers, 2).
+
+    ``pair``: number of each transfer's route in ``use``, −1 for transfers without one, such as within a rank.
+    ``engines``: largest number of transfers that leave a GPU at once; 0: no limit.
+    """
     t = schedule.transfers
     times = np.zeros((t.size, 2))
     first, then = dependencies(schedule)
@@ -121,7 +125,7 @@ def _simulate(
 
 
 def _typed(group):
-    """Return a tuple of arrays with the element types that ``flow.cpp`` reads."""
+    """Return a `Transfers` or `SharedLinks` with its arrays in the element types that ``flow.cpp`` reads."""
     arrays = {name: value for name, value in group._asdict().items() if isinstance(value, np.ndarray)}
     kinds = {name: np.float64 if name in _DOUBLE else np.int64 for name in arrays}
     return group._replace(**{name: np.ascontiguousarray(arrays[name], kinds[name]) for name in arrays})

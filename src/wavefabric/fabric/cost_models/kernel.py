@@ -35,13 +35,14 @@ def kernel(
 
     The model simulates the execution plan of all ranks with the times of `Fabric.kernels`. An instruction is
     a move of data, a signal, or a wait. The moves of a rank up to its next signal or wait run together, and
-    take as long as the busiest of these resources: links and total send and receive rates of GPUs, which the
-    moves of all ranks in the same level of the plan share; `KernelTimes.bandwidth` to each other GPU; the
-    GPU's own memory.
+    take as long as the busiest of these resources: links and total send and receive rates of GPUs, shared by
+    the moves of all ranks in one level of the plan (moves that can run at once); `KernelTimes.bandwidth` to
+    each other GPU; the GPU's own memory.
 
     A signal arrives `KernelTimes.signal` plus the latency of its route after the moves before it. Moves of
-    data that a signal announced take `KernelTimes.move` longer. Packets need no signal, but take twice the
-    bytes of their data. A packet arrives `KernelTimes.packet` plus the latency of its route after its move.
+    data that a signal announced take `KernelTimes.move` longer. Packets carry flags beside the data, so they
+    need no signal, but take twice the bytes. A packet arrives `KernelTimes.packet` plus the latency of its
+    route after its move.
 
     Stores reach `KernelTimes.bandwidth` rather than a link's bandwidth, because links carry packet headers
     too. The load of headers on links counts only where a switch multicasts or adds. The GPU that reads a sum
@@ -78,8 +79,8 @@ def kernel(
 class PlanEvent(NamedTuple):
     """What a rank does during an interval of time (s): it moves data or waits, or its message is on the way.
 
-    ``kind``: put, add, add and put, or copy, which move ``nbytes`` bytes; wait; signal or packets, which are
-    on the way to the rank ``peer``.
+    ``kind`` is ``"put"``, ``"add"``, ``"add and put"`` or ``"copy"`` (moves of ``nbytes`` bytes), ``"wait"``,
+    or ``"signal"`` or ``"packets"`` (messages on the way to the rank ``peer``).
     """
 
     kind: str
@@ -91,14 +92,17 @@ class PlanEvent(NamedTuple):
 
 
 def plan_events(plan: ExecutionPlan, fabric: Fabric, element_bytes: float) -> list[PlanEvent]:
-    """Simulate one call of an execution plan as `kernel` does, with the same errors; return its events."""
+    """Simulate one call of an execution plan by the model `kernel`; return what each rank does when."""
     replay = _Replay(plan, fabric, kernel_times(fabric), element_bytes)
     replay.seconds()
     return replay.events
 
 
 def _trees(move: Move) -> list[tuple[Tree, bool]]:
-    """Return the switch operations of a move, each with whether it carries only requests for data."""
+    """Return the switch operations (sums, multicasts) of a move, each with whether it carries only requests.
+
+    A sum in a switch has two: the data, and the requests for them, which go to all summed ranks.
+    """
     trees = []
     if move.summed:
         members = tuple(sorted(address.rank for address in move.sources))
@@ -156,7 +160,7 @@ class _Replay:
         return self._times.launch + max(least, *self._now)
 
     def _remote(self, move: Move) -> list[tuple[int, float]]:
-        """Return the other ranks that a move writes to without multicast, with the bytes for each."""
+        """Return (rank, bytes) for each other rank to which a move writes without multicast."""
         if move.multicast:
             return []
         data = move.size * self._bytes
@@ -169,7 +173,11 @@ class _Replay:
         return _PACKED if self._packed(address) else 1.0
 
     def _level_loads(self) -> dict[tuple[int, int], np.ndarray]:
-        """Return for how many s all ranks' moves keep each resource busy, by (level, phase) of the plan."""
+        """Return for how many s each link or port is busy with the moves of each (level, phase) of the plan.
+
+        The result is a dictionary from (level, phase) to an array over links and ports. Moves that can run at
+        once form a level, which has two phases: moves of phase 0 come first.
+        """
         capacity = self._use.capacity
         loads: dict[tuple[int, int], np.ndarray] = defaultdict(lambda: np.zeros(capacity.size))
         for move in self._plan.moves:
@@ -182,7 +190,7 @@ class _Replay:
         return loads
 
     def _switched(self, move: Move) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Yield, per switch operation of a move, its resources and the s for which each is busy."""
+        """Yield the links and ports of each switch operation of a move, and their busy times in s."""
         size, rate = move.size * self._bytes, self._times.bandwidth
         for tree, asks in _trees(move):
             used, data = self._resources[self._trees[tree]], size * self._fractions[self._trees[tree]]
@@ -207,14 +215,17 @@ class _Replay:
         return max([local / self._times.memory, busy, *remote])
 
     def _before_first_byte(self, move: Move) -> float:
-        """Return the s before a move's first byte: for a sum in a switch, or data announced by a signal."""
+        """Return the delay in s before a move's first byte, due to a signal or a request to a switch."""
         if move.summed:
             latency = max((self._use.latency[self._trees[tree]] for tree, _ in _trees(move)), default=0.0)
             return self._times.packet + 2 * float(latency)
         return self._times.move if move.level and not self._plan.packets else 0.0
 
     def _together(self, code, at: int) -> list[Move]:
-        """Return the moves from ``code[at]`` on, up to another level or phase, or a read of packets."""
+        """Return the moves that run together from ``code[at]`` on: the next ones of its level and phase.
+
+        A move that reads packets begins a new group. ``code``: all instructions of a rank.
+        """
         moves = [code[at]]
         for each in code[at + 1 :]:
             like = isinstance(each, Move) and (each.level, each.phase) == (moves[0].level, moves[0].phase)
@@ -224,7 +235,10 @@ class _Replay:
         return moves
 
     def _move(self, rank: int, moves: list[Move]) -> None:
-        """Advance the time of ``rank`` by ``moves``, which end once the packets they read have arrived."""
+        """Run ``moves`` together on ``rank``: advance its time to their end and record their events.
+
+        They end after their duration, but not before the packets that they read have arrived.
+        """
         lasts = self._duration(moves) + max(map(self._before_first_byte, moves))
         arrived = (self._here[address.key] for address in moves[0].sources if self._packed(address))
         end = max([self._now[rank] + lasts, *arrived])

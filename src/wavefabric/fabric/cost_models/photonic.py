@@ -137,8 +137,8 @@ class _Clock:
     def round(self, parts: list[CircuitRound], there: np.ndarray, key: np.ndarray, size: np.ndarray) -> None:
         """Add the time of a round, whose circuits are set up in ``parts``.
 
-        ``there``: numbers of its transfers between ranks; ``key`` and ``size``: pair (source × ranks +
-        destination) and bytes of each of them.
+        ``there``: indices of its transfers between ranks; ``key``: source × ranks + destination of each of
+        these; ``size``: bytes of each.
         """
         pairs, pair = np.unique(key, return_inverse=True)
         amount = np.bincount(pair, size)
@@ -169,7 +169,7 @@ class _Clock:
         self.rounds.append(RoundCost(parts[0].round, len(parts), *costs, total, limit))
 
     def _circuits(self, part: CircuitRound) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return the pairs of tiles with circuits in a part, and each pair's number of wavelengths and B/s.
+        """Return arrays on the pairs of tiles with circuits in a part: pair, number of wavelengths, B/s.
 
         A pair is the number source × ranks + destination; pairs are ascending.
         """

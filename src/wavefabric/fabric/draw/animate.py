@@ -40,7 +40,7 @@ def gif(scene: Scene, path: Path, progress: Progress | None = None) -> None:
 
 
 def _palette(pictures: list[Image]) -> Image:
-    """Return one palette for all pictures, based on a few of them."""
+    """Return one palette of colours for all pictures, computed from a few of them."""
     from PIL import Image
 
     chosen = [pictures[int(k)] for k in np.unique(np.linspace(0, len(pictures) - 1, 6).astype(int))]
@@ -73,7 +73,7 @@ class _Canvas:
         self._empty = self._background = self._canvas.copy_from_bbox(self._figure.bbox)
 
     def begin(self, now: Frame) -> None:
-        """Draw the circuits of round ``now``, which all pictures of the round share."""
+        """Draw the circuits of frame ``now`` into the background, which all pictures of the frame share."""
         self._canvas.restore_region(self._empty)
         self._draw(self._axes, wafers.circuits(self._axes, now))
         self._background = self._canvas.copy_from_bbox(self._figure.bbox)

@@ -102,7 +102,10 @@ class Scene(RoundsScene):
 
 
 def scene(schedule: Schedule, plan: CircuitPlan, cost: Cost | None = None, most: int = MOST_FRAMES) -> Scene:
-    """Lay out the circuits of up to ``most`` rounds, evenly selected, of a plan; times are from ``cost``."""
+    """Compute the picture of a circuit plan: tiles, and circuits of up to ``most`` rounds, evenly selected.
+
+    ``cost`` gives the times of the rounds; without it the picture shows none.
+    """
     fabric, sent = plan.fabric, fractions(schedule)
     tiles, wafers = lay_out_tiles(fabric)
     known: dict[tuple, tuple[DrawnCircuit, ...]] = {}  # rounds often repeat their circuits
@@ -157,7 +160,11 @@ def _frames(
     most: int,
     tiles: int,
 ) -> tuple[Frame, ...]:
-    """Return frames of up to ``most`` evenly selected ``steps`` (round, part); ``draw(i)`` draws step i."""
+    """Return up to ``most`` frames, evenly selected from the rounds of a schedule and their parts.
+
+    ``steps``: (round, part) of each possible frame; ``draw``: function from the index of a step to its
+    circuits as lines; ``tiles``: number of tiles, at least the number of ranks.
+    """
     progress, parts = replay(schedule), Counter(number for number, _ in steps)
     order = sorted(parts)
     # Levels of ranks at the begin of rounds (local rounds belong to the round before them), and at the end.
@@ -181,7 +188,7 @@ def _frames(
 
 
 def fractions(schedule: Schedule) -> dict[tuple[int, int, int], float]:
-    """Return the fraction of the whole array that is sent, by (round, source, destination)."""
+    """Return a dictionary from (round, source, destination) to the fraction of the array that is sent."""
     whole = whole_elements(schedule) or 1
     keys = schedule.transfers[["round", "src", "dst"]].tolist()
     sums: dict[tuple[int, int, int], float] = defaultdict(float)
@@ -191,7 +198,7 @@ def fractions(schedule: Schedule) -> dict[tuple[int, int, int], float]:
 
 
 def lay_out_tiles(fabric: PhotonicFabric) -> tuple[np.ndarray, np.ndarray]:
-    """Return the centres of tiles, (tiles, 2), and left, top, right and bottom of wafers, (wafers, 4)."""
+    """Return centres of tiles, shape (tiles, 2); left, top, right, bottom of wafers, shape (wafers, 4)."""
     row, column = np.divmod(np.arange(fabric.ranks), fabric.columns)
     x = column + GAP * (column // fabric.wafer_columns)
     y = row + GAP * (row // fabric.wafer_rows)
@@ -223,10 +230,10 @@ def _draw_round(
 
 
 def _lanes(tiles: np.ndarray, bundles: Sequence[Bundle]) -> list[list[int]]:
-    """Return the lane of each circuit on each edge of its route, from 0 next to the tiles.
+    """Return for each circuit the number of its lane on each edge of its route; lane 0 is next to the tiles.
 
-    Circuits share a lane if their wavelengths differ, as they share a waveguide. A straight run stays in one
-    lane, whichever waveguides it has: the first lane that is free along the whole run.
+    Circuits share a lane if their wavelengths differ, as they share a waveguide. A straight part of a route
+    stays in one lane, whichever waveguides it has: the first lane that is free along the whole run.
     """
     taken: dict[tuple, list[tuple[float, float, int]]] = defaultdict(list)  # by street and lane
     lane_of: list[list[int]] = [[0] * (len(b.route) - 1) for b in bundles]
@@ -244,7 +251,7 @@ def _lanes(tiles: np.ndarray, bundles: Sequence[Bundle]) -> list[list[int]]:
 
 
 def _runs(tiles: np.ndarray, route: Sequence[int]) -> list[tuple[int, int, tuple, float, float]]:
-    """Return the straight runs of a route: (first edge, last edge + 1, street, begin and end along it)."""
+    """Return the straight parts of a route: (first edge, last edge + 1, street, begin and end along it)."""
     at = tiles[list(route)]
     step = np.sign(np.diff(at, axis=0))
     turns = [0, *(np.flatnonzero((step[1:] != step[:-1]).any(axis=1)) + 1).tolist(), len(step)]
@@ -286,7 +293,7 @@ def _line(tiles: np.ndarray, route: Sequence[int], offsets: Sequence[float]) -> 
 
 
 def rounded(points: np.ndarray) -> list[tuple[str, np.ndarray]]:
-    """Return a line with round corners as SVG commands: M and L with a point, Q with control and end."""
+    """Return a line with rounded corners as SVG commands with points: M and L with one, Q with two."""
     path: list[tuple[str, np.ndarray]] = [("M", points[:1])]
     for before, here, after in zip(points[:-2], points[1:-1], points[2:], strict=True):
         a, b = before - here, after - here

@@ -167,7 +167,7 @@ def _polar(radius: float, angle: float) -> np.ndarray:
 
 
 def _around(fabric: Fabric, neighbours: dict[str, set[str]]) -> dict[str, np.ndarray]:
-    """Return the positions of nodes: GPUs on a circle, switches inside, or outside if GPUs are linked."""
+    """Return the positions of nodes: GPUs on a circle, switches inside, or outside if GPUs link directly."""
     gpus = set(fabric.gpus)
     outside = any(h in gpus for g in fabric.gpus for h in neighbours[g])
     tier, waiting = dict.fromkeys(fabric.gpus, 0), list(fabric.gpus)  # links from the nearest GPU

@@ -17,7 +17,7 @@ _UNIT = 100
 
 
 def page(scene: RoundsScene) -> str:
-    """Return the HTML text of a page that animates rounds; repeated circuits and lines are written once."""
+    """Return the HTML text of a page that animates the rounds of a scene."""
     paths: dict[str, int] = {}
     ends: list[list[float]] = []
     colours: dict[str, int] = {}

@@ -68,12 +68,13 @@ def draw_circuits(
     progress: Progress | None = None,
     force: bool = False,
 ) -> Path:
-    """Draw the circuits of a verified schedule and its plan over the tiles, by round; times from ``cost``.
+    """Draw the circuits of a plan over the tiles of its fabric, round by round, into the file ``path``.
 
-    The ending of ``path`` selects rounds side by side (``.png``, ``.svg``, ``.pdf``), an animation (``.gif``,
-    whose pictures ``progress`` counts), or a page (``.html``). At most ``most`` rounds are shown, evenly
-    selected; by default 12, in an animation 40, in a page 600. ``force`` replaces an existing file. Raises
-    `InputError` if nothing is sent, or the file exists, has another ending or cannot be written.
+    The schedule must be verified; times are from ``cost``. The ending of ``path`` selects rounds side by side
+    (``.png``, ``.svg``, ``.pdf``), an animation (``.gif``, whose pictures ``progress`` counts), or a page
+    (``.html``). At most ``most`` rounds are shown, evenly selected; by default 12, in an animation 40, in a
+    page 600. ``force`` replaces an existing file. Raises `InputError` if nothing is sent, or the file exists,
+    has another ending or cannot be written.
     """
     path = check_picture(path, force, plan.fabric)
     _check_sends(schedule, "circuits")
@@ -178,7 +179,10 @@ def draw_routes(fabric: PhotonicFabric, title: str, routings: wafers.Routings, p
 def draw_costs(
     path: str | Path, sizes: Sequence[float], costs: Mapping[str, Sequence[Cost]], fabric: str
 ) -> Path:
-    """Plot times and the lower bound over array size in bytes; ``costs``: by schedule, a `Cost` per size."""
+    """Plot the times of schedules, and the lower bound on them, over the size of the array in bytes.
+
+    ``costs``: from the name of each schedule to its `Cost` for each of ``sizes``; ``fabric``: its name.
+    """
     from wavefabric.base.results.figure_style import COLOURS, GREY, MARKERS, new_axes, plain_text, style
 
     with style(**{"axes.titlepad": 8, "axes.grid.axis": "both"}):

@@ -37,7 +37,7 @@ class Replay:
 def replay(schedule: Schedule) -> Replay:
     """Return how much of its result each rank has before each round of a verified schedule.
 
-    For each item the most complete chunk that a rank has held so far counts, even in a scratch buffer.
+    For each piece of the result the most complete sum that a rank has held so far counts, in any buffer.
     """
     m, t, ranks = moves(schedule), schedule.transfers, np.arange(schedule.ranks)
     state, src, dst = ChunkState(schedule, m), m.src, m.dst
@@ -57,7 +57,7 @@ def replay(schedule: Schedule) -> Replay:
     levels = []
 
     def note(chunk: np.ndarray) -> None:
-        """Append to ``levels`` the fraction that each rank has once ``chunk`` (indices) has been written."""
+        """Append to ``levels`` the fraction that each rank has after the chunks ``chunk`` were written."""
         mine = owner[chunk] * names.size + np.searchsorted(names, state.item[chunk])
         wanted = np.isin(mine, keys)
         np.maximum.at(held, np.searchsorted(keys, mine[wanted]), _count(state.origins[chunk[wanted]]))

@@ -90,7 +90,7 @@ def boxes(axes: Axes, centres: Any, half: float, rounding: float = 0.07, **look:
 
 
 def bars(axes: Axes, corners: Sequence[tuple[float, float, float, float]], **look: Any) -> Any:
-    """Draw rectangles from x, y, width and height."""
+    """Draw rectangles, each given as (x, y, width, height)."""
     from matplotlib.collections import PatchCollection
     from matplotlib.patches import Rectangle
 
@@ -104,7 +104,11 @@ def label(axes: Axes, x: float, y: float, words: str, size: float, colour: str =
 
 
 def legend(figure: Figure, box: Box, entries: Iterable[tuple[str, Sequence[dict[str, Any]]]]) -> None:
-    """Write a row of (text, looks), each text after a line (a look with a colour) or a bar for each look."""
+    """Draw a legend in one row: for each entry lines or bars, then its text.
+
+    An entry is (text, looks). A look is a dictionary of Matplotlib's options: one line if it has a ``color``,
+    else one bar.
+    """
     axes = legend_axes(figure, box, width=box[2] * figure.get_size_inches()[0] * 72)
     x = 0.0  # points
     for words, looks in entries:
@@ -134,7 +138,11 @@ def legend_text(axes: Axes, x: float, text: str, ha: Any = "left") -> None:
 def colour_strip(
     axes: Axes, colours: Sequence[str], left: float, step: float, width: float, height: float = 0.36
 ) -> None:
-    """Draw colours side by side from ``left`` on; ``height`` is a fraction of the axes."""
+    """Draw bars side by side, one per colour, from x = ``left`` on.
+
+    In units of x ``step`` is the distance from one bar to the next and ``width`` the width of each;
+    ``height`` is a fraction of the axes.
+    """
     for k, colour in enumerate(colours):
         x = left + k * step
         axes.axvspan(x, x + width, 0.5 - height / 2, 0.5 + height / 2, color=colour, lw=0)

@@ -61,9 +61,9 @@ def gantt(axes: style.Axes, schedule: Schedule, times: np.ndarray) -> None:
 
 
 def time_axis(axes: style.Axes, seconds: float, rows: tuple[float, float], spare: float = 1.0) -> float:
-    """Format dark axes with time from 0 to ``seconds``, y limits ``rows``; return time units per second.
+    """Format axes with a time axis from 0 to ``seconds``; return how many of its units a second has.
 
-    The unit is s, ms or µs, whichever suits the duration.
+    The unit is s, ms or µs, whichever suits. ``rows``: limits of y; ``spare``: factor on the end of x.
     """
     units = ((1.0, "s"), (1e3, "ms"), (1e6, "µs"))
     scale, unit = next((each for each in units if seconds * each[0] >= 2), units[-1])
@@ -78,9 +78,9 @@ def time_axis(axes: style.Axes, seconds: float, rows: tuple[float, float], spare
 
 
 def lanes(begin: np.ndarray, end: np.ndarray, touch: float = 0.0) -> list[int]:
-    """Return for each interval the first lane in which no other interval overlaps it.
+    """Return for each interval of time the number of its lane, so that no two in a lane overlap.
 
-    Intervals may touch, or overlap by a fraction ``touch`` of the later one.
+    It is the first free lane. Intervals may touch, or overlap by a fraction ``touch`` of the later one.
     """
     result = [0] * len(begin)
     free_from: list[float] = []

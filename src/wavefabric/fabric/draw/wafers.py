@@ -45,7 +45,7 @@ def wafers(axes: style.Axes, scene: Scene) -> None:
 
 
 def streets(scene: Scene) -> tuple[np.ndarray, np.ndarray]:
-    """Return centre lines of the streets between tiles, along waveguides and along fibres: (n, 2 ends, 2)."""
+    """Return the centre lines of streets with waveguides, and with fibres: two arrays (lines, 2 ends, 2)."""
     edges = scene.fabric.edges()
     p, q, along, side = _along_edges(scene, edges)
     same = np.array([scene.fabric.wafer(a) == scene.fabric.wafer(b) for a, b in edges], bool)
@@ -63,7 +63,7 @@ def _along_edges(scene: Scene, edges: list[tuple[int, int]]) -> tuple[np.ndarray
 
 
 def tiles(axes: style.Axes, scene: Scene, levels: np.ndarray) -> list[Any]:
-    """Draw on each tile its number and the fraction of its result that it has; return the artists."""
+    """Draw each tile's number and the fraction of its result that it has; return Matplotlib's artists."""
     unit = style.points_per_unit(axes)
     inner, held = HALF - 0.03, np.nan_to_num(levels)
     positions = [(x, y, h) for (x, y), h in zip(scene.tiles, held, strict=True)]
@@ -93,7 +93,7 @@ def _numbers(axes: style.Axes, scene: Scene, raised: float = 0.0) -> list[Any]:
 
 
 def circuits(axes: style.Axes, now: Frame) -> list[Any]:
-    """Draw circuits of a round as lines with a glow and arrowheads; return the artists."""
+    """Draw circuits of a round as lines with a glow and arrowheads; return Matplotlib's artists."""
     from matplotlib.collections import PolyCollection
 
     unit = style.points_per_unit(axes)
@@ -118,7 +118,7 @@ def circuits(axes: style.Axes, now: Frame) -> list[Any]:
 
 
 def pulses(axes: style.Axes, now: Frame, fraction: float) -> list[Any]:
-    """Draw data that move along each circuit, three times per round; return the artists."""
+    """Draw data as spots that pass along circuits three times per round; return Matplotlib's artists."""
     if not now.circuits:
         return []
     sizes = 1.3 * _spot_sizes(now, style.points_per_unit(axes))
@@ -165,7 +165,10 @@ def circuits_figure(scene: Scene) -> style.Figure:
 
 
 def circuit_panels(scene: Scene, captions: list[tuple[str, str]]) -> tuple[style.Figure, list[style.Axes]]:
-    """Return a figure with header and legend, and axes with the wafers per caption (left and right text)."""
+    """Return a figure with header and legend, and its axes, which show the wafers: one per caption.
+
+    A caption is (text at the left, text at the right), above the axes.
+    """
     figure, panels = _panels(scene, captions, most=7.0, strip=0.34, foot=0.42, least=7.4)
     wide, tall = figure.get_size_inches()
     axes = style.legend_axes(figure, (0.25 / wide, 0.07 / tall, 6.9 / wide, 0.28 / tall))
@@ -183,10 +186,10 @@ def circuit_panels(scene: Scene, captions: list[tuple[str, str]]) -> tuple[style
 def _panels(
     scene: Scene, captions: list[tuple[str, str]], *, most: float, strip: float, foot: float, least: float
 ) -> tuple[style.Figure, list[style.Axes]]:
-    """Return a figure with a header, and axes that show the wafers, one per caption (left and right text).
+    """Return a figure with a header, and its axes, which show the wafers: one per caption.
 
-    In inches: ``most``, the largest panel width; ``strip``, the height of a caption; ``foot``, the bottom
-    margin; ``least``, the smallest width of the figure.
+    A caption is (text at the left, text at the right). In inches: ``most``: largest width of a panel;
+    ``strip``: height of a caption; ``foot``: bottom margin; ``least``: smallest width of the figure.
     """
     left, top, right, bottom = scene.box
     ratio = (right - left) / (bottom - top)
@@ -211,7 +214,7 @@ def _panels(
 
 
 def _columns(count: int, ratio: float) -> int:
-    """Return the panels per row such that the figure's width is about 1.5 times its height, with few gaps."""
+    """Return the panels per row for a figure about 1.5 times as wide as high, with few empty positions."""
 
     def fault(across: int) -> float:
         down = -(-count // across)
@@ -261,7 +264,7 @@ def routes_figure(
 def _bare(
     fabric: PhotonicFabric, titles: tuple[str, str], captions: list[str]
 ) -> tuple[Scene, style.Figure, list[style.Axes]]:
-    """Return a scene without circuits, and a figure of the scene with one panel (axes) per caption."""
+    """Return a scene without circuits, a figure of it, and the figure's panels (axes), one per caption."""
     scene = Scene(*titles, *lay_out_tiles(fabric), (), fabric)
     left, top, right, bottom = scene.box
     most = 8.0 if right - left > bottom - top else 6.4
@@ -271,7 +274,7 @@ def _bare(
 
 
 def _loads(axes: style.Axes, scene: Scene, load: np.ndarray, colours: list[str]) -> None:
-    """Draw edges with routes, the busiest on top; ``load``: routes on each edge of ``fabric.edges()``."""
+    """Draw edges that have routes, the busiest on top; ``load``: routes on each of ``fabric.edges()``."""
     edges, unit = scene.fabric.edges(), style.points_per_unit(axes)
     order = [i for i in np.argsort(load, kind="stable").tolist() if load[i]]
     p, q, along, side = _along_edges(scene, [edges[i] for i in order])

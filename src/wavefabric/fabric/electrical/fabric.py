@@ -36,7 +36,10 @@ class KernelTimes:
 
 @dataclass(frozen=True)
 class TransportTimes:
-    """Holds the performance of a transport; None as ``alpha`` or ``flow_bandwidth``: that of the fabric."""
+    """Holds latency, bandwidth and overhead of a transport.
+
+    If ``alpha`` or ``flow_bandwidth`` is None, the value of the fabric holds.
+    """
 
     name: str  # one of `wavefabric.runtime.exchange.transports.TRANSPORTS`
     alpha: Seconds | None = None  # per round

@@ -70,11 +70,12 @@ def make_links(
 def make_nodes(
     sizes: tuple[int, ...], inside: Link, nic: Link, rails: bool, oversubscription: float
 ) -> tuple[tuple[str, ...], tuple[Link, ...]]:
-    """Return switches and links of nodes: one switch per node, and per GPU an adapter (NIC) on a leaf switch.
+    """Return switches and links of nodes of GPUs on a network: leaf switches, joined by a spine switch.
 
-    ``inside`` and ``nic`` are templates of a GPU's links to these switches. With ``rails`` leaf i has adapter
-    i of every node, else leaf n has the adapters of node n. A leaf's link to the spine has the bandwidth of
-    the leaf's adapters / ``oversubscription``. GPUs are numbered node by node.
+    Each node has a switch for its GPUs, and each GPU an adapter (NIC) that links it to a leaf. ``inside`` and
+    ``nic`` are templates of a GPU's links to these two switches. With ``rails`` leaf i has adapter i of every
+    node, else leaf n has all adapters of node n. A leaf's link to the spine has the bandwidth of the leaf's
+    adapters / ``oversubscription``. GPUs are numbered node by node.
     """
     nodes, gpus = sizes
     leaves = [f"{'rail' if rails else 'leaf'}{i}" for i in range(gpus if rails else nodes)]

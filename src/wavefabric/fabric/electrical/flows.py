@@ -63,7 +63,11 @@ def flows(schedule: Schedule, fabric: Fabric) -> Flows:
 
 
 def with_trees(use: ResourceUse, trees: Sequence[Tree]) -> ResourceUse:
-    """Return ``use`` with a route added per switch operation in ``trees``; `InputError` as in `flows`."""
+    """Return the links and ports of the routes in ``use`` and of one more route per switch operation.
+
+    ``trees``: (whether it is a sum, GPU that issues it, GPUs that are summed or written to) of each
+    operation. `InputError` as in `flows`.
+    """
     fabric = use.fabric
     limited = fabric.copy_bandwidth is not None
     first, wires = use.latency.size, use.wires
@@ -87,7 +91,7 @@ def with_trees(use: ResourceUse, trees: Sequence[Tree]) -> ResourceUse:
 def _crossed(
     fabric: Fabric, sums: bool, at: int, members: Sequence[int]
 ) -> tuple[np.ndarray, np.ndarray, float]:
-    """Return the wires that a switch operation crosses, fractions of the bytes on each, and the latency in s.
+    """Return the wires that a switch operation crosses, the fraction of bytes on each, and its latency in s.
 
     A multicast crosses a wire once for all GPUs whose routes next reach the same switch that can copy, and
     once for each GPU whose route reaches no other such switch. A sum crosses a wire likewise, by the last
@@ -125,11 +129,12 @@ def _crossed(
 def _stops(
     route: Sequence[tuple[int, float]], ends: Sequence[tuple[int, int]], able: set[int], sums: bool
 ) -> dict[tuple[int, int], float]:
-    """Return the fraction of bytes on each wire of a route, by (wire, stop).
+    """Return a dictionary from (wire, stop) of a route to the fraction of its bytes that cross the wire.
 
-    The stop is the next switch after the wire that can multicast, or the last GPU. With ``sums`` it is the
-    last switch before the wire that can add, or the first GPU. ``route``: (wire, fraction of the bytes), in
-    order; ``ends``: both nodes of each wire; ``able``: switches that can multicast and add.
+    For a multicast the stop is the next switch after the wire that can multicast, or else the last GPU; a
+    split route may have several. For ``sums`` it is the last switch before the wire that can add, or else the
+    first GPU. ``route``: (wire, fraction of the bytes), in order; ``ends``: both nodes of each wire;
+    ``able``: switches that can multicast and add.
     """
     stops: dict[tuple[int, int], float] = defaultdict(float)
     beyond: dict[int, dict[int, float]] = defaultdict(lambda: defaultdict(float))

@@ -19,7 +19,7 @@ _BLOCK = 256
 
 @dataclass(frozen=True, eq=False)
 class Wires:
-    """Holds links as arrays, parallel links joined to one wire; nodes are numbers, GPUs before switches."""
+    """Holds links as arrays; parallel links are one wire, and nodes are numbers, GPUs before switches."""
 
     source: np.ndarray  # nodes, shape (wires,)
     target: np.ndarray
@@ -29,7 +29,7 @@ class Wires:
 
 
 class RouteWires(NamedTuple):
-    """Holds the wires on routes of GPU pairs; ``pair``, ``wire``, ``fraction``: one element per wire used."""
+    """Holds the wires that pairs of GPUs use; the first three arrays have one element per pair and wire."""
 
     pair: np.ndarray  # ascending; uses of a pair are in the order of its route
     wire: np.ndarray
@@ -89,10 +89,10 @@ class StaticRoutes:
         return RouteWires(pair[order], wire[order], fraction[order], latency)
 
     def _split(self, over: ParallelWires, wire: np.ndarray, goal: np.ndarray) -> tuple[np.ndarray, ...]:
-        """Divide data for GPUs ``goal`` among all wires parallel to ``wire``, in proportion to their rates.
+        """Divide data on ``wire``, bound for GPUs ``goal``, among all parallel wires.
 
-        Returns an index into ``wire``, the wire that is used, and the fraction of the data on it: arrays of
-        equal length.
+        The division is in proportion to their rates. ``over``: groups of parallel wires. Returns three arrays
+        of equal length: index into ``wire``, number of the wire that is used, fraction of the data on it.
         """
         group, gpus = over.group[wire], self.fabric.ranks
         row, within = ragged(over.first[group + 1] - over.first[group])
@@ -178,7 +178,7 @@ def static_routes(fabric: Fabric) -> StaticRoutes:
 
 
 def _hops(w: Wires, nodes: int, gpus: int, forwards: bool) -> Iterator[np.ndarray]:
-    """Yield for each GPU the fewest links from every node to this GPU, −1: no route; shape (nodes,)."""
+    """Yield for each GPU the fewest links on a route to it from every node, −1: no route; shape (nodes,)."""
     from scipy.sparse import csr_matrix
     from scipy.sparse.csgraph import dijkstra
 
@@ -200,7 +200,11 @@ def _hops(w: Wires, nodes: int, gpus: int, forwards: bool) -> Iterator[np.ndarra
 def _widths(
     w: Wires, hops: np.ndarray, usable: np.ndarray, gpu: int, group: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the B/s to ``gpu``: over each wire and those parallel to it, and at best from each node."""
+    """Return the bandwidth in B/s of routes to ``gpu``: through each wire, and the largest from each node.
+
+    Wires parallel to a wire (of the same ``group``) add to its bandwidth. ``hops``: links from each node to
+    the GPU; ``usable``: which wires lead closer to it.
+    """
     best = np.zeros(hops.size)
     best[gpu] = np.inf
     width = np.zeros(w.source.size)
@@ -214,7 +218,10 @@ def _widths(
 
 @lru_cache(maxsize=8)
 def hop_counts(fabric: Fabric) -> tuple[np.ndarray, float]:
-    """Return the fewest links between GPUs, also through GPUs (−1: no route), and all links' total B/s."""
+    """Return the fewest links from each GPU to each other, shape (GPUs, GPUs), and all links' total B/s.
+
+    Routes may pass through other GPUs; −1 means that there is no route.
+    """
     w = wires(fabric)
     nodes = fabric.ranks + len(fabric.switches)
     to = [far[: fabric.ranks] for far in _hops(w, nodes, fabric.ranks, True)]
@@ -248,7 +255,7 @@ class ResourceUse:
         return which, self.resource[use], self.fraction[use]
 
     def seconds(self, nbytes: np.ndarray) -> np.ndarray:
-        """Return how long links and ports are busy if pair p sends ``nbytes[p]``: s, shape (resources,)."""
+        """Return the busy time in s of each link and port if pair p sends ``nbytes[p]`` bytes."""
         carried = np.bincount(self.resource, nbytes[self.pair] * self.fraction, self.capacity.size)
         return carried / self.capacity
 
@@ -263,7 +270,7 @@ class ResourceUse:
 
 
 def resource_use(fabric: Fabric, src: np.ndarray, dst: np.ndarray) -> ResourceUse:
-    """Return links and ports on the static routes from ``src`` to ``dst``; `InputError` without a route."""
+    """Return the links and ports on the static routes from ``src`` to ``dst``; `InputError` without one."""
     routes = static_routes(fabric)
     pair, wire, fraction, latency = routes.wires_of(src, dst)
     capacity = routes.wires.bandwidth

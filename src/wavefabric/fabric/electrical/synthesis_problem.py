@@ -12,7 +12,10 @@ from wavefabric.fabric.electrical.static_routes import resource_use, static_rout
 
 
 def direct_links(fabric: Fabric) -> Links | None:
-    """Return GPU-to-GPU links in chunks per round, 1 on the slowest; None if they do not connect all GPUs."""
+    """Return the links between GPUs for a schedule synthesis; None if they do not connect all GPUs.
+
+    Their bandwidths are whole chunks per round: 1 on the slowest link, rounded down on the others.
+    """
     number = {name: r for r, name in enumerate(fabric.gpus)}
     width: dict[tuple[int, int], float] = defaultdict(float)
     for link in fabric.links:
@@ -25,10 +28,10 @@ def direct_links(fabric: Fabric) -> Links | None:
 
 
 def routed_links(fabric: Fabric, unit: float | None = None) -> Links:
-    """Return a link for each pair of GPUs, in chunks per round; links that share a wire or port form a group.
+    """Return a link for each pair of GPUs for a schedule synthesis, with groups that share a wire or port.
 
-    ``unit`` is the bandwidth in B/s of one chunk per round, by default of the slowest link or group. Routes
-    are static; `InputError` for a pair without a route.
+    Bandwidths of links and groups are whole chunks per round. ``unit`` is the bandwidth in B/s of one chunk
+    per round, by default of the slowest link or group. Routes are static; pairs without a route are left out.
     """
     first_wire = static_routes(fabric).table
     pairs = [pair for pair in permutations(range(fabric.ranks), 2) if first_wire[pair] >= 0]

@@ -39,7 +39,7 @@ _USED = ("one-to-all", "all-to-one", "all-to-all", "round", "add", "signals")
 
 @dataclass(frozen=True)
 class Line:
-    """A line t = max(floor, α + bytes/bandwidth), in s, B/s; ``residuals``: (fitted − measured)/measured."""
+    """A fitted time t = max(floor, α + bytes/bandwidth) in s; ``residuals``: (fitted − measured)/measured."""
 
     alpha: float
     bandwidth: float
@@ -52,7 +52,7 @@ class Line:
         return max(map(abs, self.residuals))
 
     def grows(self, nbytes: float) -> bool:
-        """Return whether ``nbytes``, the largest size sent, contribute measurably to the time."""
+        """Return whether the time grows measurably with bytes; ``nbytes``: the largest size measured."""
         return nbytes / self.bandwidth > _SEEN * self.seconds(nbytes)
 
     def seconds(self, nbytes):
@@ -64,12 +64,12 @@ class Line:
 
 
 def fit(nbytes: Sequence[float], seconds: Sequence[float], floor: bool = False) -> Line:
-    """Fit a line with α ≥ 0 to times of two or more sizes, by relative errors, with less weight on outliers.
+    """Fit times t = α + bytes/bandwidth, α ≥ 0, to those of two or more sizes, with less weight on outliers.
 
-    With ``floor``, times of small sizes may be constant: a host needs that long to issue a transfer, while
-    the device is still busy with the one before. How many sizes are at the floor is chosen for the best fit.
-    The fit is iteratively reweighted least squares with Huber's weights, started from equal weights; the
-    scale is the median absolute residual over 0.6745.
+    Errors are relative. With ``floor``, times of small sizes may be constant: a host needs that long to issue
+    a transfer, while the device is still busy with the one before. How many sizes are at the floor is chosen
+    for the best fit. The fit is iteratively reweighted least squares with Huber's weights, started from equal
+    weights; the scale is the median absolute residual over 0.6745.
     """
     b, t = np.asarray(nbytes, float), np.asarray(seconds, float)
     sizes = np.unique(b)
@@ -88,7 +88,7 @@ def fit(nbytes: Sequence[float], seconds: Sequence[float], floor: bool = False) 
 
 
 def _huber(b: np.ndarray, t: np.ndarray) -> tuple[float, float]:
-    """Fit times ``t`` to sizes ``b`` in bytes robustly; return α ≥ 0 in s, and seconds per byte > 0."""
+    """Fit times ``t`` by α + slope × sizes ``b`` robustly; return α ≥ 0 in s, and the slope > 0 in s/B."""
     from scipy.optimize import nnls
 
     weights, unit = np.ones_like(t), float(b.max())
@@ -171,7 +171,7 @@ def fabric_of(case: dict[str, Any], ranks: int, on_gpu: bool, name: str, machine
 
 
 def _round(value: float, unit: float = 1e9) -> float:
-    """Round ``value`` to four digits, the precision of measurements; ``unit`` is the unit in files, GB/s."""
+    """Return ``value`` rounded to four significant digits in ``unit``, the unit in files (GB/s)."""
     return float(f"{value / unit:.4g}") * unit
 
 
@@ -188,7 +188,7 @@ def _lines(case: dict[str, Any], patterns) -> list[tuple[str, Line, list[dict[st
 
 
 def rough(case: dict[str, Any], limit: float = RESIDUAL) -> list[str]:
-    """Return, as text, fitted lines that a fabric uses: with residuals above `ROUGH`, up to ``limit``."""
+    """Return descriptions of rough fitted lines: largest residual above `ROUGH`, at most ``limit``."""
     return [
         f"{words} (up to {100 * line.worst:.0f} %)"
         for words, line, _ in _lines(case, _USED)
@@ -197,7 +197,7 @@ def rough(case: dict[str, Any], limit: float = RESIDUAL) -> list[str]:
 
 
 def misfits(case: dict[str, Any], limit: float = RESIDUAL) -> list[str]:
-    """Return, as text, lines not to be used: with residuals above ``limit``, or times that do not grow."""
+    """Return descriptions of unusable lines: largest residual above ``limit``, or no growth with bytes."""
     wrong = []
     for words, line, times in _lines(case, _USED):
         if line.worst > limit:
@@ -208,7 +208,10 @@ def misfits(case: dict[str, Any], limit: float = RESIDUAL) -> list[str]:
 
 
 def reliable_kernels(measured: dict[str, Any] | None, limit: float = RESIDUAL) -> dict[str, Any] | None:
-    """Return ``measured``, but with ``why_not`` instead of ``times`` if the line of signals is a misfit."""
+    """Return the result of `kernel_times`, without the times if the fitted line of signals is a misfit.
+
+    The key ``why_not`` then replaces the key ``times``.
+    """
     if measured is None or "times" not in measured:
         return measured
     wrong = misfits({"pairs": [], "patterns": {"signals": measured["lines"]["signals"]}}, limit)
@@ -241,7 +244,7 @@ def table(result: dict[str, Any]) -> list:
 
 
 def _summary(text: str) -> str:
-    """Return the latencies and rates of a fabric (TOML text) in words, except of single links."""
+    """Return in words the latencies and bandwidths of a fabric (TOML text), but not of single links."""
     from wavefabric.fabric.io.files import from_toml
 
     fabric: Any = from_toml(text)

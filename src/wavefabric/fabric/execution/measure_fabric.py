@@ -133,7 +133,7 @@ class _Measurement:
         return {**facts, "pairs": self._pairs(), "kernels": self._kernels(), "facts": self.comm.describe()}
 
     def _kernels(self) -> dict[str, Any] | None:
-        """Return `kernel_times`, or ``why_not`` if packets of the largest size do not fit in memory."""
+        """Return the result of `kernel_times`, or ``why_not`` if packets need more memory than there is."""
         if "packets" in self.comm.protocols:
             plan = compile_plan(relay(self.ranks.size, self.sizes[-1] // _WORD, _MANY), "packets")
             needed = 2 * staging_bytes(plan, self.ranks.rank, _WORD)
@@ -164,11 +164,11 @@ class _Measurement:
         return [{"src": a, "dst": b, **fitted(a, b)} for a, b in pairs]
 
     def _fitted(self, what: str, sizes: Sequence[int], make: Callable[[int], Schedule]) -> dict[str, Any]:
-        """Time one schedule per size, which ``make`` returns for a number of elements, and fit a line."""
+        """Time the schedule ``make(elements)`` for each size; return the times and a line fitted to them."""
         return _with_line([self._row(make(nbytes // _WORD), what, nbytes) for nbytes in sizes], self._ahead)
 
     def _rounds(self, what: str, make: Callable[[int, int, int], Schedule]) -> dict[str, Any]:
-        """Time a round of the schedule ``make(ranks, elements, rounds)`` for each size, and fit a line."""
+        """Time a round of ``make(ranks, elements, rounds)`` for each size; return times and fitted line."""
         rows = []
         for nbytes in self.sizes:
             schedules = [make(self.ranks.size, nbytes // _WORD, rounds) for rounds in (_FEW, _MANY)]
@@ -191,8 +191,8 @@ def kernel_times(measurement) -> dict[str, Any] | None:
     """Time kernels that run execution plans; return the fitted lines, and `KernelTimes` as a dict.
 
     All ranks must call it. ``measurement`` is a `_Measurement` or has the same ``comm``, ``sizes`` in bytes,
-    ``buffers``, ``seconds`` and ``say``. None for a transport without kernels; ``why_not`` if kernels cannot
-    run.
+    ``buffers``, ``seconds`` and ``say``. The result is None for a transport without kernels, and has only the
+    key ``why_not``, the reason, if kernels cannot run.
 
     Calls run in CUDA graphs, so that their times exclude the host. With signals a call takes launch + rounds
     × (signal + bytes/bandwidth) + (rounds − 1) × move, with small packets launch + rounds × packet. The
@@ -212,7 +212,7 @@ def kernel_times(measurement) -> dict[str, Any] | None:
         return measurement.seconds(comm.device.graph(lambda: [run() for _ in range(GRAPHED)])) / GRAPHED
 
     def line(make: Callable[[int, int, int], Schedule], protocol: str, own: bool = False) -> dict[str, Any]:
-        """Fit a round's time to the bytes per message or, with ``own``, bytes moved in a rank's memory."""
+        """Fit a line to a round's time over bytes per message or, with ``own``, bytes moved in a rank."""
         rows = []
         for nbytes in sizes:
             few, many = (make(comm.size, nbytes // _WORD, rounds) for rounds in (_FEW, _MANY))
@@ -221,7 +221,7 @@ def kernel_times(measurement) -> dict[str, Any] | None:
         return _with_line(rows)
 
     def gap(rounds: list[dict[str, float]], issue: float) -> float:
-        """Return the extra s of a call without a graph, at the smallest size not limited by the host."""
+        """Return how many s longer a call takes without a graph, at a size that the host does not limit."""
         for row in rounds:
             if _FEW * row["us"] * 1e-6 > 1.5 * issue:
                 schedule = relay(comm.size, int(row["bytes"]) // _WORD, _FEW)
@@ -261,7 +261,7 @@ def _of_a_round(few: float, many: float) -> float:
 
 
 def _own_bytes(schedule: Schedule) -> float:
-    """Return the most bytes that a rank reads and writes in its own memory in a plan with signals."""
+    """Return the most bytes that any rank reads and writes in its own memory if signals run the schedule."""
     elements = [0] * schedule.ranks
     for move in compile_plan(schedule, "signals").moves:
         own = sum(address.rank == move.rank for address in move.targets)
@@ -283,7 +283,10 @@ def pattern(name: str, ranks: int, elements: int) -> Schedule:
 
 
 def _chain(name: str, ahead: int, ranks: int, elements: int, rounds: int) -> Schedule:
-    """Return a schedule: in round k chunk k goes to rank + ``ahead`` or, if 0, is added to chunk k + 1."""
+    """Return a schedule in which, in round k, the chunk k of each rank becomes chunk k + 1 of another rank.
+
+    The other is rank + ``ahead``. If ``ahead`` is 0, a rank adds its chunk k to its own chunk k + 1 instead.
+    """
     step, rank = (a.ravel() for a in np.indices((rounds, ranks)))
     transfers = np.zeros(step.size, TRANSFER)
     transfers["round"], transfers["src"], transfers["dst"] = step, rank, (rank + ahead) % ranks

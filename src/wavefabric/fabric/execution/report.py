@@ -21,7 +21,7 @@ def table(
     plain: bool = False,
     wrap: bool = False,
 ) -> Any:
-    """Return a `rich.table.Table`; columns of text, whose heading begins with ``<``, are left-aligned.
+    """Return a `rich.table.Table`; a heading that begins with ``<`` makes its column left-aligned text.
 
     With ``plain`` there is only a line under the headings; ``wrap`` lets columns of text break.
     """
@@ -66,7 +66,11 @@ def name_bars(axes: Any, names: Sequence[str]) -> None:
 def step_bars(
     path: str | Path, panels: Sequence[tuple[str, list[tuple[str, float, float]]]], fraction: str
 ) -> None:
-    """Draw a panel per (title, bars); a bar: (name, ms of the part ``fraction`` or 0, ms of the step)."""
+    """Draw bars for the times of steps, one panel per (title, bars), and save the figure as ``path``.
+
+    A bar is (name, ms of one part of the step, ms of the whole step), 0 if not known; ``fraction`` is the
+    text for the part in the legend.
+    """
     heights = [1 + len(bars) for _, bars in panels]
     with figure(path, (8.4, 0.9 + 0.4 * (sum(heights) + len(panels))), "x") as drawn:
         rows = drawn.subplots(len(panels), 1, squeeze=False, height_ratios=heights)[:, 0]
@@ -115,5 +119,5 @@ def shape_words(shape: Sequence[int]) -> str:
 
 
 def distinct(cases: Iterable[dict[str, Any]], *keys: str) -> list[Any]:
-    """Return the distinct values of a key (tuples for several keys) in order of appearance."""
+    """Return the distinct values of a key of ``cases`` (tuples for several), in order of appearance."""
     return list(dict.fromkeys(map(itemgetter(*keys), cases)))

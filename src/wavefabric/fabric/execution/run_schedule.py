@@ -66,7 +66,8 @@ def run(
     For the check, chunks that the precondition ``pre`` names are filled with whole numbers whose sums are
     exact. All other elements are NaN or, in arrays of whole numbers, −2²⁰. After the run the chunks of the
     postcondition ``post`` are compared to the bit, on the device. Timed runs follow, on zeros. If ranks could
-    run ahead of each other (``apart``), a barrier follows each run, and the barrier's own time is subtracted.
+    run ahead of each other (key ``apart`` of the result), a barrier follows each run, and the barrier's own
+    time is subtracted.
 
     algbw and busbw are defined as in nccl-tests (PERFORMANCE.md). For S bytes of the whole array, K ranks and
     the time t, algbw = S/t. busbw is algbw times 2(K − 1)/K for all-reduce, (K − 1)/K for all-gather,
@@ -129,7 +130,7 @@ def run(
 
 
 def _predictions(fabric: Any, model: str, sized: list[SizedSchedule], width: int):
-    """Return a function (index of a size, protocol) that predicts a `Cost`, or None if no model fits.
+    """Return a function from (index of a size, protocol) to a predicted `Cost`, or None if no model fits.
 
     Over p2p the model ``"kernel"`` only describes protocols with kernels, and the other models only describe
     copies.

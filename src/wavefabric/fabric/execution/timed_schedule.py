@@ -41,7 +41,10 @@ def values_of(dtype: str, ranks: int) -> int:
 
 
 def contribution(xp, item: int, origin: int, first: int, size: int, values: int):
-    """Return what rank ``origin`` contributes to an item: ``size`` elements from ``first`` on, uint32."""
+    """Return the test data of rank ``origin`` for an item (a piece of data that is exchanged or summed).
+
+    They are ``size`` whole numbers below ``values``, from element ``first`` on, as uint32.
+    """
     numbers = xp.arange(first, first + size, dtype=np.uint32)
     numbers *= np.uint32(2654435761)
     numbers += np.uint32((item * 374761393 + origin * 668265263 + 1442695041) & 0xFFFFFFFF)
@@ -66,7 +69,10 @@ def expected(xp, held: tuple[int, int], first: int, size: int, values: int, dtyp
 
 
 def fill(comm, schedule: Schedule, buffers: dict[str, Any], dtype: str) -> None:
-    """Fill the chunks that ``pre`` names with data, all else with invalid values; all ranks must call it."""
+    """Fill the chunks of the precondition with test data, and all else with invalid values.
+
+    All ranks must call it.
+    """
     poison = -(1 << 20) if np.dtype(dtype).kind == "i" else np.nan
     for name in buffers:
         number = schedule.buffers.index(name)
@@ -77,13 +83,13 @@ def fill(comm, schedule: Schedule, buffers: dict[str, Any], dtype: str) -> None:
 
 
 def count_wrong(comm, schedule: Schedule, buffers: dict[str, Any], dtype: str) -> int:
-    """Return how many elements, over all ranks, differ from what ``post`` demands; all ranks must call it."""
+    """Return how many elements on all ranks differ from the postcondition; all ranks must call it."""
     blocks = _blocks(comm, schedule, schedule.post, buffers, dtype)
     return int(comm.control.sum(sum(int(comm.device.xp.count_nonzero(b != values)) for b, values in blocks)))
 
 
 def _blocks(comm, schedule: Schedule, holdings, buffers: dict[str, Any], dtype: str):
-    """Yield (elements, correct values) of this rank's chunks in ``holdings``, such as ``pre`` or ``post``."""
+    """Yield (elements, correct values) of this rank's chunks; ``holdings``: a pre- or postcondition."""
     xp, values = comm.device.xp, values_of(dtype, schedule.ranks)
     offsets = [schedule.offsets(number, comm.rank) for number in range(len(schedule.buffers))]
     for (owner, buffer, chunk), held in holdings.items():
@@ -123,7 +129,7 @@ class SizedSchedule:
         return self.collective not in _IN_STEP
 
     def totals(self) -> dict[str, int]:
-        """Return the number of elements of each buffer on the rank that has the most."""
+        """Return a dictionary from each buffer to its number of elements, on the rank where it is largest."""
         pairs = zip(self.schedule.buffers, self.schedule.sizes, strict=True)
         return {name: int(sizes.sum(axis=1).max()) for name, sizes in pairs}
 
@@ -143,7 +149,7 @@ def busiest(schedule: Schedule) -> int:
 
 
 def largest_buffers(sizes: list[SizedSchedule]) -> dict[str, int]:
-    """Return the number of elements that each buffer needs for the largest size, by name."""
+    """Return a dictionary from each buffer to the number of elements that it needs for the largest size."""
     names = dict.fromkeys(name for sized in sizes for name in sized.schedule.buffers)
     return {name: max(1, *(sized.totals().get(name, 0) for sized in sizes)) for name in names}
 
@@ -176,8 +182,8 @@ def check_and_time(
 ) -> dict[str, Any]:
     """Run ``work`` on data with exact sums, count wrong elements, and time it on zeros.
 
-    All ranks must call it. With ``graph``, also time `GRAPHED` calls in one CUDA graph, unless a barrier is
-    needed between them.
+    All ranks must call it. Returns the size, times in µs, bandwidths and the number of wrong elements. With
+    ``graph``, also time `GRAPHED` calls in one CUDA graph, unless a barrier is needed between them.
     """
     dtype = str(next(iter(buffers.values())).dtype)
     fill(comm, sized.schedule, buffers, dtype)
@@ -217,7 +223,10 @@ def _separate_times(ranks: Ranks, comm, work: Callable[[], Any], repeats: int) -
 def nccl_rows(
     ranks: Ranks, sizes: list[SizedSchedule], dtype: str, repeats: int, say: Callable, graph: bool = False
 ) -> tuple[list[dict[str, Any]] | None, str | None]:
-    """Return rows of NCCL's operation at sizes with equal parts, or None and why; all ranks must call it."""
+    """Check and time NCCL's own operation; return one row per size, or None and the reason why it cannot run.
+
+    Sizes that ranks cannot divide into equal parts are left out. All ranks must call it.
+    """
     if not ranks.on_gpu:
         return None, "NCCL needs GPUs"
     first = sizes[0]

@@ -40,7 +40,10 @@ def milliseconds(
     each: int = 1,
     between: Callable[[], Any] | None = None,
 ) -> list[float]:
-    """Return the ms per call of samples of ``each`` calls, after a warm-up; ``between`` runs before each."""
+    """Return the ms per call of ``work`` in each of ``repeats`` samples, after a warm-up.
+
+    A sample is ``each`` calls; ``between`` is called before the warm-up and before each sample.
+    """
     prepare = between or (lambda: None)
     prepare()
     work()
@@ -48,7 +51,7 @@ def milliseconds(
 
 
 def _sample(device: Device, work: Callable[[], Any], each: int, prepare: Callable[[], Any]) -> float:
-    """Return the ms per call of ``each`` calls, after ``prepare``."""
+    """Call ``prepare``, then ``work`` ``each`` times; return the ms per call of ``work``."""
     prepare()
     device.synchronize()
     begun = time.perf_counter()
@@ -112,7 +115,7 @@ class Ranks:
         self.unavailable: dict[str, str] = {}
 
     def each(self) -> Iterator[Communicator]:
-        """Yield a communicator per transport, one at a time; note failures. All ranks must call it."""
+        """Yield a communicator per transport in turn; note which of them fail. All ranks must call it."""
         for name in self.names:
             comm, why = self.open(name)
             if comm is None:
@@ -153,7 +156,7 @@ def check_options(repeats: int, sizes: Sequence[int], multiple: int) -> None:
 
 
 def times(ranks: Ranks, work: Callable[[], Any], repeats: int, each: int) -> list[float]:
-    """Return the slowest rank's ms per call in samples of ``each`` calls, which all ranks begin together."""
+    """Return the slowest rank's ms per call in samples of ``each`` calls, begun by all ranks together."""
     device, control = ranks.device, ranks.control
 
     def together() -> None:

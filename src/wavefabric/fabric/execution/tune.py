@@ -40,11 +40,11 @@ _SAMPLE = 0.05
 class TuningSearch:
     """Holds the result of a search, and what it left out.
 
-    ``measured``: number of running times measured on all transports, and the number without the limit
-    ``within``. With this limit only candidates predicted to take at most this factor longer than the fastest
-    are measured. ``left_out``: algorithms that do not support this number of ranks, and why. ``wrong``:
-    choices that gave wrong data and are no longer candidates. ``unavailable``: transports, or protocols
-    (``"p2p, packets"``), that could not be used, and why.
+    ``measured``: number of times measured on all transports, and how many there would be without the limit
+    ``within``: candidates predicted to take more than ``within`` times as long as the fastest are not
+    measured. ``left_out``: algorithms that do not support this number of ranks, and why. ``wrong``: choices
+    that gave wrong data and are no longer candidates. ``unavailable``: transports and protocols that could
+    not be used, such as ``"p2p, packets"``, and why.
     """
 
     tuning: Tuning
@@ -148,7 +148,10 @@ def tune(
 
 
 def _left_out(pools: dict[str, Candidates], failures: dict[str, dict[Choice, str]]) -> dict[str, str]:
-    """Return why algorithms are not compared, by name; ``name, collective`` if compared for another one."""
+    """Return a dictionary from the name of an algorithm to the reason why it is not compared.
+
+    If it is compared for another collective operation, the key is ``name, collective``.
+    """
     known = {collective: each.without(failures[collective]) for collective, each in pools.items()}
     compared = {choice.algorithm for each in known.values() for choice in each.choices}
     return {
@@ -171,7 +174,7 @@ def _steps(progress: Progress, label: str, total: int) -> Iterator[Callable[[str
 
 
 def _tables(rows: pool.Rows, transport: str | None = None) -> list[TunedCollective]:
-    """Return tables of candidates by time: measured candidates first, then the others."""
+    """Return a table per collective operation: candidates for each size by time, measured ones first."""
     tables: dict[str, list[TunedSize]] = {}
     for (collective, size), row in rows.items():
         if row:
@@ -259,7 +262,7 @@ def _measure(
 
 
 def _serving(ranks: Ranks, comm: Communicator, sizes: list[SizedSchedule], width: int) -> list[str]:
-    """Return the protocols to time, or only ``auto``; note in ``ranks`` why others cannot be used."""
+    """Return the protocols of a transport to time (``auto`` if none); note in ``ranks`` why others fail."""
     serving = []
     for protocol in comm.protocols[1:]:
         why = comm.why_refused(protocol)

@@ -78,7 +78,7 @@ def elements_of(ranks: int) -> int:
 
 
 def build_choice(choice: Choice, collective: str, ranks: int, elements: int) -> Schedule:
-    """Build the schedule of a choice."""
+    """Build the schedule of a choice, an algorithm with its options, for an array of ``elements``."""
     return build(choice.algorithm, collective, ranks, elements, **choice.options)
 
 
@@ -132,7 +132,7 @@ def predict(
 
 
 def rounded(each: TimedChoice) -> float:
-    """Return the time of a candidate in µs, measured or predicted, rounded so that ties are exact."""
+    """Return the measured or predicted time of a candidate in µs, rounded so that equal times tie."""
     return float(f"{each.us:.9g}")
 
 
@@ -150,7 +150,7 @@ def _times(
 
 
 def promising(rows: Rows, within: float) -> dict[tuple[str, int], set[Choice]]:
-    """Return the choices worth measuring, by collective and size.
+    """Return a dictionary from (collective operation, size) to the choices worth measuring.
 
     These are predicted to take at most ``within`` times as long as the fastest, or have no prediction. The
     fastest here is one without switches, since not every transport can use them.
@@ -163,7 +163,7 @@ def promising(rows: Rows, within: float) -> dict[tuple[str, int], set[Choice]]:
 
 
 def of_protocols(row: Sequence[TimedChoice], protocols: Sequence[str]) -> list[TimedChoice]:
-    """Return each algorithm in ``row`` with each of ``protocols``, and with its predicted time if known.
+    """Return candidates: each algorithm in ``row`` with each of ``protocols``, and its time if predicted.
 
     A prediction for a protocol holds for it alone. One for the protocol ``"auto"`` holds for copies, and for
     transports without protocols. Algorithms that need switches are returned with signals only.
@@ -181,7 +181,10 @@ def of_protocols(row: Sequence[TimedChoice], protocols: Sequence[str]) -> list[T
 
 
 def is_promising(choice: Choice, row: Sequence[TimedChoice], chosen: set[Choice]) -> bool:
-    """Return whether ``choice`` is in ``chosen``; its algorithm suffices if ``row`` lacks its protocol."""
+    """Return whether ``choice`` is worth measuring: whether it is in ``chosen``.
+
+    If ``row`` lacks its protocol, it suffices that ``chosen`` has its algorithm with another one.
+    """
     if any(each.choice == choice for each in row):
         return choice in chosen
     return plain(choice) in map(plain, chosen)

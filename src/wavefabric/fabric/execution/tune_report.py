@@ -73,7 +73,7 @@ def _has(each: TunedCollective, key: str) -> bool:
 
 
 def _slower(best: TimedChoice, second: TimedChoice) -> str:
-    """Return how much longer than ``best`` the second takes: in percent, from twice on as a factor."""
+    """Return in words how much longer ``second`` takes than ``best``: percent, or a factor from 2 on."""
     if best.us <= 0:
         return "-"
     ratio = second.us / best.us
@@ -115,7 +115,7 @@ def plot(search: TuningSearch, path: str | Path) -> Path:
 
 
 def _colours(tuning: Tuning) -> dict[Choice, str]:
-    """Return a colour for each choice that is the fastest somewhere, in the order of tables and sizes."""
+    """Return a dictionary from each choice that is the fastest somewhere to its colour."""
     winners = dict.fromkeys(size.best.choice for each in tuning.tables for size in each.sizes)
     return dict(zip(winners, cycle(_PALETTE), strict=False))
 
@@ -163,13 +163,13 @@ def _time_ticks(axes: Axes) -> None:
 
 
 def _series(each: TunedCollective, choice: Choice, key: str) -> list[float]:
-    """Return the times of a choice by size, NaN for sizes without a time."""
+    """Return the time of a choice for each size, NaN if it has none."""
     known = [{one.choice: getattr(one, key) for one in size.candidates} for size in each.sizes]
     return [math.nan if times.get(choice) is None else times[choice] for times in known]
 
 
 def _strip(axes: Axes, each: TunedCollective, colours: dict[Choice, str]) -> None:
-    """Draw the fastest choice around each size, up to half-way to the next size on either side."""
+    """Draw a strip of colours for the fastest choice at each size; it changes half-way between sizes."""
     sizes = [size.bytes for size in each.sizes]
     ends = _borders(sizes)
     span = math.log(ends[-1] / ends[0])
@@ -200,7 +200,7 @@ def _is_light(colour: str) -> bool:
 
 
 def _borders(sizes: Sequence[int]) -> list[float]:
-    """Return the borders of sizes: midpoints on a logarithmic scale, and as far beyond both ends."""
+    """Return the borders between sizes, half-way on a logarithmic scale, and an outer border at each end."""
     middles = [math.sqrt(a * b) for a, b in pairwise(sizes)]
     step = [sizes[0] / middles[0], sizes[-1] / middles[-1]] if middles else [0.5, 2.0]
     return [sizes[0] * step[0], *middles, sizes[-1] * step[1]]

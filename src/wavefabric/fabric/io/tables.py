@@ -44,7 +44,7 @@ def converted(value: Any, *, unit: str, most: float, least: float = 0.0, above: 
 
 
 def _as_written(value: Any, *, example: str) -> float:
-    """Return the number in text with exactly the unit of ``example``; dB and the like are not converted."""
+    """Return the number of a text that must have exactly the unit of ``example``, such as dB."""
     number = r"([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,3})?)"
     form = rf"\s*{number}\s*{re.escape(example.split()[1])}\s*"
     match = re.fullmatch(form, value) if isinstance(value, str) else None
@@ -145,7 +145,7 @@ class FamilyTable(FabricFileTable):
 
 
 def make_table(name: str, base: Any = FabricFileTable, /, **keys: Any) -> Any:
-    """Return a table class with ``keys``, each with its type and default (``...``: required)."""
+    """Return the class of a table in a file; ``keys``: (type, default) per key, ``...`` if required."""
     return create_model(name, __base__=base, **keys)
 
 
@@ -171,7 +171,7 @@ def _table_of(described: type, /, **others: Any) -> Any:
 
 
 def _as_read(hint: Any) -> Any:
-    """Return the type that a table accepts for a dataclass annotation, by the unit of numbers."""
+    """Return the type of a table's key for the annotation of a field; numbers are read with a unit."""
     if get_origin(hint) is Annotated:
         unit = hint.__metadata__[0]
         return Annotated[float, unit, BeforeValidator(_READ[unit])]

@@ -57,7 +57,7 @@ def _photonic(fabric: PhotonicFabric) -> list[str]:
 
 
 def entries(table: type[tables.FabricFileTable], values: dict[str, Any]) -> list[str]:
-    """Return a line of TOML per key of a table, with its unit; None and empty text are left out."""
+    """Return one line of TOML per key, numbers with their unit; keys with None or empty text are left out."""
     lines = []
     for key, value in values.items():
         if value is None or value == "":
@@ -77,7 +77,7 @@ def entries(table: type[tables.FabricFileTable], values: dict[str, Any]) -> list
 
 @lru_cache(maxsize=4096)
 def _quantity(value: float, unit: str) -> str:
-    """Return text that reads back as exactly this number, in a unit of its magnitude, with few digits."""
+    """Return a number as quoted text, in a unit of its magnitude, that reads back as exactly this number."""
     if not value:
         return f'"0 {unit}"'
     fitting = [name for name, least in _WRITTEN_UNITS[unit].items() if value >= least]
@@ -96,7 +96,7 @@ def _text(value: str) -> str:
 
 
 def _grouped(links: tuple[Link, ...]) -> list[tuple[Link, int, bool]]:
-    """Group equal consecutive links: (link, count, whether as many links in the other direction follow)."""
+    """Group equal consecutive links: (link, count, whether as many links back follow and belong to it)."""
     runs = [(link, len(list(same))) for link, same in groupby(links)]
     groups, i = [], 0
     while i < len(runs):

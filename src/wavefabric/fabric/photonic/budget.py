@@ -19,7 +19,7 @@ RATES = (*(("NRZ", rate) for rate in (10e9, 15e9, 20e9, 28e9)), *(("PAM4", rate)
 
 @dataclass(frozen=True)
 class ReachableRate:
-    """Holds the quality of one modulation format and bit rate over a route."""
+    """Holds whether one modulation format and bit rate closes over a route, and by what margin."""
 
     format: str  # key of `FORMATS`
     rate: float  # bit/s
@@ -85,7 +85,10 @@ def rates(
 
 
 def slowest_circuit(plan: CircuitPlan, budget: LinkBudget | None = None) -> tuple[float, Bundle | None]:
-    """Return a checked plan's slowest circuit, after its B/s per wavelength; (inf, None) without any."""
+    """Return the lowest rate of a plan's circuits in B/s per wavelength, and the circuit that has it.
+
+    The plan must be checked; without circuits the result is (inf, None).
+    """
     worst: tuple[float, Bundle | None] = (math.inf, None)
     # Rounds with the same pairs share their bundles.
     for bundles in {id(part.bundles): part.bundles for part in plan.rounds}.values():
@@ -96,7 +99,7 @@ def slowest_circuit(plan: CircuitPlan, budget: LinkBudget | None = None) -> tupl
 
 
 def _evaluate(fabric: PhotonicFabric, stitched: int, fibred: int, budget: LinkBudget | None) -> BudgetResult:
-    """Return the budget of a route with ``stitched`` edges within and ``fibred`` edges between wafers."""
+    """Return the link budget of a route with ``stitched`` edges within and ``fibred`` between wafers."""
     b, edges = budget or fabric.budget or LinkBudget(), stitched + fibred
     losses = (
         ("modulator", b.modulator_loss),

@@ -157,7 +157,10 @@ def _capacities(fabric: PhotonicFabric) -> dict[tuple[int, int], int]:
 
 
 def _counts(number: np.ndarray, lit: np.ndarray) -> np.ndarray:
-    """Return how often rows of ``lit`` (rows, wavelengths) use each wavelength, by the rows' ``number``."""
+    """Return how often each wavelength is used by all rows of the same number: shape (numbers, wavelengths).
+
+    ``lit``: wavelengths that rows use, shape (rows, wavelengths); ``number``: of each row, as of its tile.
+    """
     cell = number[:, None] * lit.shape[1] + np.arange(lit.shape[1])
     return np.bincount(cell[lit], minlength=(number.max() + 1) * lit.shape[1]).reshape(-1, lit.shape[1])
 
@@ -190,7 +193,7 @@ def _edges_and_guides(
 
 
 def _check_carried(plan: CircuitPlan, schedule: Schedule) -> None:
-    """Raise `PlanError` unless pairs have circuits in exactly one part of a round, and circuits have data."""
+    """Raise `PlanError` unless just the pairs with data have circuits, each in one part of its round."""
     t = schedule.transfers
     wanted, carried = defaultdict(set), defaultdict(set)  # pairs of each round
     for number, src, dst in t[t["src"] != t["dst"]][["round", "src", "dst"]].tolist():
@@ -238,7 +241,7 @@ def _check_bounds(plan: CircuitPlan) -> None:
 
 
 def _least_parts(fabric: PhotonicFabric, parts: list[CircuitRound]) -> int:
-    """Return the most parts that ports and cuts prove necessary for a round, under any rule of `SHARING`."""
+    """Return the largest lower bound on a round's parts, by ports and cuts, over the rules of `SHARING`."""
     pairs = np.array(sorted({(b.src, b.dst) for part in parts for b in part.bundles}))
     thinnest = {sharing: fewest_wavelengths(fabric, sharing, pairs).min() for sharing in SHARING}
     return max(1, *(least_parts(fabric, pairs, sharing, size) for sharing, size in thinnest.items()))

@@ -19,8 +19,9 @@ class Colouring:
     """Gives circuits of the same sender, or the same receiver, different colours 0 … ``colours`` − 1.
 
     No tile may send, or receive, more circuits than there are colours. With ``edges`` (numbers of the edges
-    that each circuit passes) and ``capacity`` (circuits of one colour per edge), colours are chosen, and
-    exchanged along alternating chains (Kempe), to avoid overloaded edges.
+    that each circuit passes) and ``capacity`` (circuits of one colour that each edge can carry), colours are
+    chosen, and exchanged along Kempe chains (connected circuits of two colours), so that few edges are
+    overloaded.
     """
 
     def __init__(
@@ -75,7 +76,10 @@ class Colouring:
             self._load[c, self._edges[i]] += 1 if add else -1
 
     def _chain(self, end: int, a: int, b: int) -> list[int]:
-        """Return the path of circuits of colours a, b, a, … from tile ``end`` on, or a cycle once."""
+        """Return the chain of connected circuits of colours ``a``, ``b``, ``a``, … from tile ``end`` on.
+
+        A chain that closes to a cycle is followed once.
+        """
         chain = []
         i = self._at[end][a]
         while i >= 0 and (not chain or i != chain[0]):
@@ -94,7 +98,7 @@ class Colouring:
             self._set(i, b if c == a else a)
 
     def _spread(self) -> None:
-        """Exchange two colours along chains while this reduces the overload of edges."""
+        """Exchange two colours of connected circuits while fewer circuits then exceed edge capacities."""
         for _ in range(_PASSES):
             over, changed = self._load > self._capacity, False
             if not over.any():

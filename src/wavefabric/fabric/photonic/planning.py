@@ -89,7 +89,7 @@ def plan_circuits(
 
 
 def round_pairs(schedule: Schedule) -> list[tuple[int, np.ndarray]]:
-    """Return each round with transfers between ranks, and its sorted (src, dst) pairs: shape (pairs, 2)."""
+    """Return (number, pairs) of each round with transfers between ranks; pairs are sorted rows (src, dst)."""
     t = schedule.transfers
     t = t[t["src"] != t["dst"]]
     rounds = []
@@ -136,7 +136,7 @@ def _at_once(options: _Options, pairs: np.ndarray, routing: Routing) -> CircuitR
 
 
 def _split(options: _Options, pairs: np.ndarray, routes: list[Route]) -> list[CircuitRound]:
-    """Divide circuits into as few parts that fit as are found, starting from the lower bound by cuts."""
+    """Divide the circuits of a round into parts that fit, as few as are found; return the parts."""
     fabric = options.fabric
     size = options.thinnest(pairs)
     peers = int(degrees(pairs, fabric.ranks).max())

@@ -45,7 +45,7 @@ def circuit_orders(fabric: PhotonicFabric, routes: Sequence[Route]) -> list[np.n
 def negotiate(
     fabric: PhotonicFabric, routes: Sequence[Route], layers: int, reroute: bool, seed: int = 0
 ) -> tuple[np.ndarray, list[Route]] | None:
-    """Return a layer, of ``layers``, and a route for each circuit; None if none were found.
+    """Assign a layer, of ``layers``, and a route to each circuit; return both, or None if none were found.
 
     Layers are as in `in_layers`. Circuits in conflict get another layer by negotiated congestion, as in
     `ripup`, and with ``reroute`` another route. Lasers and photodiodes count as edges of capacity 1. The

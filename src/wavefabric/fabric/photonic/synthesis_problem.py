@@ -72,7 +72,7 @@ def circuit_plan(synthesis: Synthesis, fabric: PhotonicFabric) -> CircuitPlan:
 def _round(
     fabric: PhotonicFabric, number: int, wavelengths: dict[tuple[int, int, Route], int]
 ) -> CircuitRound:
-    """Return the circuits of round ``number``; ``wavelengths``: bit mask by (source, destination, route)."""
+    """Return the circuits of a round; ``wavelengths``: from (source, destination, route) to a bit mask."""
     g, routes, masks = tile_grid(fabric), [key[2] for key in wavelengths], list(wavelengths.values())
     for r in routes:
         if min(r) < 0 or max(r) >= fabric.ranks:

@@ -18,7 +18,7 @@ SHARING = ("even", "paper")
 
 
 def most_peers(fabric: PhotonicFabric, sharing: str) -> int:
-    """Return the number of peers that a tile can send to, and receive from, at once."""
+    """Return the largest number of peers that a tile can send to, and receive from, at once."""
     return fabric.ports if sharing == "even" else max(1, fabric.ports - 1)
 
 
@@ -36,7 +36,10 @@ def fewest_wavelengths(fabric: PhotonicFabric, sharing: str, pairs: np.ndarray) 
 
 
 def least_parts(fabric: PhotonicFabric, pairs: np.ndarray, sharing: str, size: int) -> int:
-    """Return a lower bound, by ports and cuts, on a round's parts; ``size``: fewest wavelengths per pair."""
+    """Return a lower bound, by ports and cuts, on the number of parts of a round.
+
+    ``size``: smallest number of wavelengths that a pair may get; ``sharing``: one of `SHARING`.
+    """
     peers = int(degrees(pairs, fabric.ranks).max())
     return max(
         -(-peers // most_peers(fabric, sharing)), parts_bound(fabric, pairs, np.full(len(pairs), size))
@@ -101,7 +104,7 @@ def circuit_round(
 
 
 def _waveguides(fabric: PhotonicFabric, routes: Sequence[Route], masks: Sequence[int]) -> list[Route] | None:
-    """Return the waveguide numbers on each route's edges, or None if first fit runs out of waveguides."""
+    """Return each route's waveguide number on each of its edges; None if first fit runs out of waveguides."""
     capacity = tile_grid(fabric).capacity
     edges, first = flat_edges(fabric.columns, routes)
     number = within_groups(edges)
@@ -119,7 +122,10 @@ def _waveguides(fabric: PhotonicFabric, routes: Sequence[Route], masks: Sequence
 
 
 def _share_waveguides(positions: np.ndarray, masks: list[int], guides: int, number: np.ndarray) -> bool:
-    """Write an edge's waveguides for its circuits to ``number[positions]``; False if there are too few."""
+    """Assign the ``guides`` waveguides of one edge to its circuits; return False if they are too few.
+
+    The results are written to ``number[positions]``. ``masks``: wavelengths of each circuit, as bit masks.
+    """
     used = [0] * guides
     full = dict.fromkeys(masks, 0)  # mask → number of guides, from the first, without space for it
     order = sorted(zip(masks, positions.tolist(), strict=True), key=lambda one: (-one[0].bit_count(), *one))

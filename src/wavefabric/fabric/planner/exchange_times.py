@@ -96,7 +96,7 @@ class ExchangeTimes:
         return taken
 
     def wire(self, schedule: Schedule, item: int) -> float:
-        """Return the time in s during which links carry kernels' stores, without the fabric's ``alpha``."""
+        """Return the time in s in which links carry kernels' stores to other GPUs, without ``alpha``."""
         fabric, rate = self.carried, self.kernels.bandwidth
         assert isinstance(fabric, Fabric)
         stored = replace(fabric, alpha=0.0, flow_bandwidth=None, copy_bandwidth=rate)

@@ -46,7 +46,7 @@ class _Field:
 
 
 class _Operators:
-    """Records calls of `FibreOperators` by the names under which device files time them."""
+    """Stands in for `FibreOperators`: records the names of operators that are called, computes nothing."""
 
     def __init__(self) -> None:
         self.calls: list[str] = []
@@ -153,7 +153,10 @@ class FibreStep:
                 self._operator(t, name)
 
     def _one(self, name: str) -> float:
-        """Return a Kerr operator's seconds per complex number on a single rank; an SVD's is interpolated."""
+        """Return the time in s per complex number of a Kerr operator on a single rank.
+
+        For a coupling in SVD form it lies between those of the factored and of the dense form.
+        """
         coupling, table = self.coupling, (name, self.precision)
         dense, few = (self.rates.kerr(*table, form, "one", self.rows) for form in ("dense", "factored"))
         if coupling.form != "svd":
@@ -161,7 +164,7 @@ class FibreStep:
         return few + (dense - few) * min(1.0, coupling.products / self.rows**2)
 
     def _split(self, name: str) -> tuple[float, float]:
-        """Return a Kerr operator's seconds on one of several ranks: sums and update, then coupling."""
+        """Return two times in s of a Kerr operator on several ranks: sums and update, then coupling."""
         table = name, self.precision
         few = self.rates.kerr(*table, "factored", "split", self.rows)
         couples = few * (1 - _SUMS - _UPDATE)

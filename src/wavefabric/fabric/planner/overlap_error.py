@@ -25,7 +25,7 @@ _POINTS = {8: 6.0e-3, 16: 2.8e-3}
 
 
 def overlap_error(options: Decomposition, problem: Problem) -> float:
-    """Return the expected relative error of a decomposition, rounded up to a power of ten; 0 if global."""
+    """Return the relative error to expect, rounded up to a power of ten; 0 with a global Fourier basis."""
     if options.kind == "global":
         return 0.0
     error = _at(dict(zip(_OVERLAPS, _SMOOTH[options.bell], strict=True)), options.overlap)

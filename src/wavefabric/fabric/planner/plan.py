@@ -96,7 +96,7 @@ class RunPlan:
 
     @property
     def shared(self) -> Candidate:
-        """Return `choice` among the candidates that use all ranks, which ``run --ranks`` runs."""
+        """Return the choice among candidates that use all ranks, which ``run --ranks`` runs; see `choice`."""
         several = [c for c in self.candidates if c.carrier or self.ranks == 1]
         if self.chosen is not None and self.candidates[self.chosen] not in several:
             raise InputError(f"chosen: {self.chosen} given, one GPU; allowed: one of {self.ranks} ranks")
@@ -221,7 +221,7 @@ class Job(NamedTuple):
     error: float = 0.0
 
     def candidate(self, exchange: ExchangeTimes | None) -> Candidate:
-        """Return the candidate with this ``exchange``; None stands for one GPU."""
+        """Return the candidate that exchanges data by ``exchange``; None stands for one GPU."""
         step = self.step.by(exchange)
         if exchange is None:
             return Candidate({}, "", step.times(), self.needed(False), 0.0)
@@ -232,7 +232,10 @@ class Job(NamedTuple):
 def candidates_of(
     jobs: Iterable[Job], fabric: AnyFabric, names: Sequence[str], progress: Callable[[str], object]
 ) -> list[Candidate]:
-    """Return a candidate per job and carrier; if GPUs differ, also of fast jobs with the best GPU order."""
+    """Return a candidate per job (way to split a simulation) and carrier of its data (``names``).
+
+    If GPUs differ, the fastest jobs are also returned with the best order of GPUs that was found.
+    """
     made: list[tuple[Candidate, Job]] = []
     exchanges = [ExchangeTimes(fabric, name) for name in names]
     for job in jobs:

@@ -50,7 +50,7 @@ class StepRow(_Table):
 
 
 class PackingTable(_Table):
-    """Holds B/s of packing and unpacking: whole planes or rows, some points of every row, half spectra."""
+    """Holds B/s of packing and unpacking whole planes or rows, some points of every row, or half spectra."""
 
     planes: float = Field(gt=0)
     points: float = Field(gt=0)
@@ -143,9 +143,9 @@ class SolverRates:
         return set(names) if names >= _runs(medium).keys() else set()
 
     def _kernel(self, name: str, precision: str, medium: str, shape: Sequence[int]) -> float:
-        """Return a kernel's s per point at a grid's length along its axis.
+        """Return the time in s per point of a kernel, for the grid's length along the kernel's axis.
 
-        It was timed at few lengths: its ratio to a kernel timed at more lengths is interpolated.
+        A kernel is timed at few lengths; its ratio to a similar kernel timed at more lengths is interpolated.
         """
         times, length = self.tables.kernels[precision][medium][name], shape["xyz".index(name[0])]
         most = _LIKE.get(name, name)
@@ -156,10 +156,10 @@ class SolverRates:
 
     @cached_property
     def _ratios(self) -> dict[tuple[str, str], Pairs]:
-        """Return corrections of kernel times by (precision, medium), for grids too small to fill the device.
+        """Return a dictionary from (precision, medium) to corrections of kernel times for small grids.
 
         A correction is (points, time of a whole step ÷ time of its kernels). Kernels were timed on large
-        grids.
+        grids, which fill the device.
         """
         ratios: dict[tuple[str, str], Pairs] = {}
         for row in self.tables.steps:
@@ -195,7 +195,10 @@ class SolverRates:
         return (1 if samples <= 4096 else 3) * self.launch + each * samples * rows
 
     def kerr(self, operator: str, precision: str, form: str, cut: str, rows: int) -> float:
-        """Return s per complex number of a Kerr operator; ``cut``: as one kernel, or split at exchanges."""
+        """Return the time in s per complex number of a Kerr operator on ``rows`` rows.
+
+        ``form``: of the coupling, dense or factored; ``cut``: ``one`` kernel, or ``split`` at exchanges.
+        """
         try:
             times = self.tables.kerr[precision][operator][form][cut]
         except KeyError:
@@ -205,7 +208,7 @@ class SolverRates:
 
 
 def _runs(medium: str) -> Mapping[str, float]:
-    """Return `kernel_runs` for a ``medium`` of the device file: no Laplacians if homogeneous, else two."""
+    """Return `kernel_runs` for a ``medium``: no fractional Laplacians if homogeneous, else two."""
     return kernel_runs(0 if medium == "homogeneous" else 2)
 
 

@@ -79,7 +79,10 @@ class StepTimeline:
 
 
 def steady_step(step: Callable[[StepTimeline], None], host: float = 0.0) -> StepTimes:
-    """Return the times of a ``step`` in a long run, whose exchanges may extend into the next step."""
+    """Return the times of one step in a long run, in which exchanges may extend into the next step.
+
+    ``step`` adds its work to a timeline; ``host``: seconds that the host needs to launch a kernel.
+    """
     timeline = StepTimeline(host)
     for _ in range(3):
         step(timeline)

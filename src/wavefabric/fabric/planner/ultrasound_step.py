@@ -45,7 +45,8 @@ _TRANSFORMS, _FLAT_TRANSFORMS = 10, 7
 def busiest_exchange(partition: Partition) -> Schedule:
     """Return the schedule of the exchange that ranks of a decomposed grid perform most often.
 
-    Local Fourier bases: one fill of all overlaps of a field. Global basis: the transposes of one transform.
+    With local Fourier bases it fills all overlaps of one field; with a global basis it makes the transposes
+    of one transform.
     """
     if partition.options.kind == "local":
         return message_schedule(partition.ranks, halo_messages(partition))
@@ -156,7 +157,7 @@ class UltrasoundStep:
         return step
 
     def _pack(self, fields: float) -> float:
-        """Return the s to pack or unpack ``fields`` fields; a rank's own part of spectra is copied too."""
+        """Return the time in s to pack or unpack ``fields``; own parts of spectra are copied too."""
         moved = self._sent * fields * self.item
         if self.partition.options.kind == "local":
             return self.rates.pack(moved, "points" if self.partition.grid[0] > 1 else "planes")

@@ -26,7 +26,7 @@ def nvlink(sm: int) -> float:
 
 
 def xgmi(gcn: str) -> float:
-    """Return the B/s of an xGMI link; ``gcn``: architecture gfx942 (MI300X), 910 (gfx90a, MI200), 908, …."""
+    """Return the bandwidth in B/s of an xGMI link; ``gcn``: GPU architecture, such as gfx942 (MI300X)."""
     name = {"910": "gfx90a"}.get(gcn, gcn if gcn.startswith("gfx") else f"gfx{gcn}")
     return next((speed for start, speed in _XGMI if name.startswith(start)), 24e9)
 
@@ -37,7 +37,7 @@ def pcie(rate: float | None, lanes: int) -> float:
 
 
 def pcie_of(sm: int) -> float:
-    """Return the B/s of PCIe x16 of a GPU of compute capability ``sm`` / 10: generation 3 to 5."""
+    """Return the bandwidth in B/s of the PCIe x16 link of a GPU; ``sm``: its compute capability times ten."""
     return next(speed for least, speed in _PCIE if sm >= least)
 
 
@@ -64,5 +64,5 @@ def source_text(source: str | Path, what: str) -> str:
 
 
 def or_default(key: str, value: float | None, default: float) -> float:
-    """Return ``value``, which must be positive, or the default for None."""
+    """Return ``value``, which must be positive, or ``default`` if it is None."""
     return default if value is None else positive(value, "", key)

@@ -298,7 +298,7 @@ def _number(
 
 
 def _bus(element: Element, where: str, name: str) -> int:
-    """Return a bus id as a number: domain, bus, device, function."""
+    """Return as one number a PCI bus id: domain, bus, device, function."""
     value = text_of(element, where, name)
     if not _BUSID.fullmatch(value):
         raise InputError(f"{where} {name}: {show(value)}; allowed: a bus id such as 0000:07:00.0")

@@ -32,9 +32,9 @@ def read_topo(
 ) -> Fabric:
     """Return the fabric shown by a table of ``nvidia-smi topo -m``, given as text or as a file (a `Path`).
 
-    NV# in the table are # NVLinks. The other classes form a tree: PIX joins GPUs by one PCIe switch, PXB by a
-    tree of switches, PHB by a host bridge, NODE by a CPU; CPUs are joined in pairs (SYS). For a pair with
-    NVLinks the table does not show the PCIe class; there the NUMA affinity tells the CPUs.
+    An entry such as NV4 stands for four NVLinks. The other classes form a tree: PIX joins GPUs by one PCIe
+    switch, PXB by a tree of switches, PHB by a host bridge, NODE by a CPU; CPUs are joined in pairs (SYS).
+    For a pair with NVLinks the table does not show the PCIe class; there the NUMA affinity tells the CPUs.
 
     ``sm`` is the compute capability times ten (70: V100, 80: A100, 86: A40, 90: H100, 100: B200), which sets
     all bandwidths that are not given. By default it is inferred from the number of NVLinks of a GPU (18: 90,
@@ -133,7 +133,7 @@ def _nvlinks(
 def _joined(table: GpuTopology, classes: Container[str], same_numa: bool = False) -> list[int]:
     """Return for each GPU the first GPU that it is joined to by links of ``classes``, directly or indirectly.
 
-    With ``same_numa`` NVLinks also join GPUs of one NUMA node, as the table shows them instead of PCIe.
+    With ``same_numa`` NVLinks within a NUMA node join GPUs too, since the table hides the PCIe class there.
     """
     group = np.arange(table.gpus)
     for a, b in combinations(range(table.gpus), 2):

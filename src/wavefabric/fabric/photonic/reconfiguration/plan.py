@@ -44,10 +44,10 @@ def plan_reconfiguration(
     """Choose when to set up circuits so that set-ups and transfers take the least time in total.
 
     A topology is a set of circuits that are up together. If not ``best``, the fastest single one is used
-    throughout. Those of the following are tried for which ports and waveguides suffice: the circuits of each
-    round, and of several successive rounds together; a ring one way, and both ways; the grid of tiles; and
-    circuits from each rank r to r + 2^k for all k. All wavelengths are switched together, or in `PLANES` that
-    are switched separately. A set-up takes `reconfiguration` and `synchronisation`, each hop of the data
+    throughout. These topologies are tried, each only if ports and waveguides suffice for it: the circuits of
+    each round, and of several successive rounds together; a ring one way, and both ways; the grid of tiles;
+    and circuits from each rank r to r + 2^k for all k. All wavelengths are switched together, or in `PLANES`
+    that are switched separately. A set-up takes `reconfiguration` and `synchronisation`, each hop of the data
     `alpha`. For ``planning`` see `plan_circuits`.
     """
     problems = []
@@ -79,9 +79,9 @@ def plan_reconfiguration(
 
 @lru_cache(maxsize=4)
 def _problems(schedule: Schedule, fabric: PhotonicFabric, planning: tuple) -> list[tuple]:
-    """Return, per number of planes: the problem to search, its (round, part) pairs, and one plane's fabric.
+    """Return a search problem for each number of planes, equal sets of wavelengths switched separately.
 
-    The problem is for elements of one byte.
+    Each is (problem for elements of one byte, (round, part) of each of its rounds, fabric of a single plane).
     """
     t, problems, limits = schedule.transfers, [], ("lasers", "ports", "waveguides", "fibres")
     key = t["src"].astype(np.int64) * fabric.ranks + t["dst"]
@@ -111,7 +111,7 @@ def _topology(name: str, bundles: tuple[Bundle, ...], plane: PhotonicFabric) -> 
 
 
 def _more(ranks: int, plane: PhotonicFabric, own: list[Topology], planning: dict[str, Any]) -> list[Topology]:
-    """Return topologies to try besides the rounds' own (``own``): those whose circuits all fit at once."""
+    """Return topologies (sets of circuits) to try besides the rounds' own, ``own``: all that fit at once."""
     pairs, ring = {}, [(i, (i + 1) % ranks) for i in range(ranks)]
     for i, j in combinations(range(len(own)), 2):
         if len(own) <= 8 or j - i == len(own) - 1:  # with many rounds, only all of them together
@@ -130,7 +130,10 @@ def _more(ranks: int, plane: PhotonicFabric, own: list[Topology], planning: dict
 
 
 def _circuits(problem: CircuitProblem, steps: tuple, fabric: PhotonicFabric, plane: PhotonicFabric):
-    """Yield (circuit, begin of set-up, removal in s), with wavelengths numbered as in all of ``fabric``."""
+    """Yield (circuit, time at which its set-up begins, time of its removal), in s.
+
+    ``plane``: fabric of one plane, whose wavelengths and waveguides get their numbers in all of ``fabric``.
+    """
     for j in range(problem.planes):
         up, end = {}, 0.0
         for step in [*(step for step in steps if j in step.planes), None]:

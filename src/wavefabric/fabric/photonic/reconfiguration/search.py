@@ -90,7 +90,7 @@ class CircuitProblem:
         return self.hop * hops + seconds.max() * self.demands[number].scale / self.planes
 
     def lower_bound(self) -> float:
-        """Return a lower bound on the total s: a set-up, a hop per round, data of the busiest nodes."""
+        """Return a lower bound on the total time in s, from one set-up, the hops and the busiest nodes."""
         data = (max(np.bincount(e, d.amount).max() for e in d.pairs.T) * d.scale for d in self.demands)
         return self.set_up + self.hop * len(self.demands) + sum(data) / self.node_speed
 
@@ -112,12 +112,12 @@ _State = tuple[float, tuple[tuple[int, float], ...], tuple[CircuitStep, ...]]
 
 
 def shortest(problem: CircuitProblem, most: float = np.inf, keep: int = 64) -> tuple[float, tuple, float]:
-    """Return the least time in s of all rounds (infinite from ``most`` on), its steps, and a lower bound.
+    """Return the least time in s of all rounds together, the `CircuitStep` of each, and a lower bound.
 
-    Rounds follow one another. Each uses one topology in some of the planes, which are switched to it as soon
-    as their last use ends. The data of a link are divided over these planes so that all end together. Links
-    that stay up in all of these planes carry data during the switching, if no data are forwarded over several
-    hops.
+    The time is infinite if none below ``most`` s is found. Rounds follow one another. Each uses one topology
+    in some of the planes, which are switched to it as soon as their last use ends. The data of a link are
+    divided over these planes so that all end together. Links that stay up in all of these planes carry data
+    during the switching, if no data are forwarded over several hops.
 
     The search keeps states after each round. A state is dropped if another has the same topologies and is as
     early in all times. It is also dropped if another ends earlier by a set-up, and can thus get the same
@@ -143,7 +143,10 @@ def shortest(problem: CircuitProblem, most: float = np.inf, keep: int = 64) -> t
 
 
 def _after(problem: CircuitProblem, number: int, state: _State, most: float) -> Iterator[_State]:
-    """Yield the states after a round that end before ``most`` s: one per topology and set of planes."""
+    """Yield the states that can follow a round before ``most`` s: one per topology and set of planes.
+
+    A state is the time, what circuits each plane has, and the steps so far.
+    """
     now, planes, steps = state
     sets = [c for size in range(problem.planes) for c in combinations(range(problem.planes), size + 1)]
     unlike = {frozenset(Counter(planes[j] for j in chosen).items()): chosen for chosen in sets}
@@ -158,7 +161,10 @@ def _after(problem: CircuitProblem, number: int, state: _State, most: float) -> 
 
 
 def _step(problem: CircuitProblem, number: int, state: _State, topology: int, chosen: tuple):
-    """Return the step of a round over a topology in planes ``chosen``; None if one is ready too late."""
+    """Return when a round sends its data over a topology in the planes ``chosen``, as a `CircuitStep`.
+
+    The result is None if all data could be sent before the last of these planes is set up.
+    """
     _, hops, seconds = problem.carried(number, topology)
     now, planes, seconds = state[0], [state[1][j] for j in chosen], seconds * problem.demands[number].scale
     news = [problem.new_links(held, topology) for held, _ in planes]

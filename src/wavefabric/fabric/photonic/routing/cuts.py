@@ -18,7 +18,8 @@ _MOST_TILES = 1024
 def overlap_bound(fabric: PhotonicFabric, pairs: Sequence[Pair] | np.ndarray) -> int:
     """Return a lower bound on the number of routes over the busiest edge, however each pair is routed.
 
-    It is the largest ⌈pairs that leave (or enter) a rectangle of tiles / edges of its rim in that direction⌉.
+    It is the largest ⌈pairs ÷ edges⌉ over rectangles of tiles: pairs that leave (or enter) the rectangle, and
+    edges that cross its rim in this direction.
     """
     if not len(pairs):
         return 0
@@ -31,8 +32,8 @@ def parts_bound(
 ) -> int:
     """Return a lower bound on the number of parts into which a round must be split; 0 without pairs.
 
-    It is the largest, over rectangles of tiles, of ⌈wavelengths of the pairs that cross the rim / (lasers ×
-    waveguides of the rim)⌉. ``wavelengths``: the smallest number that serves each pair.
+    It is the largest ⌈wavelengths ÷ (lasers × waveguides)⌉ over rectangles of tiles: wavelengths of the pairs
+    that cross the rim, and waveguides that cross it. ``wavelengths``: least number for each pair.
     """
     if not len(pairs):
         return 0
@@ -46,9 +47,10 @@ def parts_bound(
 
 @lru_cache(maxsize=256)  # planning, routing and checking use the same round
 def _tightest(fabric: PhotonicFabric, ends: bytes, weights: bytes) -> tuple[tuple[int, int], tuple[int, int]]:
-    """Return the largest (weight of pairs that cross a rim, edges), and the same for (weight, waveguides).
+    """Return (weight of the pairs that cross it, its edges) for the rim with the largest quotient of the two.
 
-    Largest means the largest quotient. Without ``weights`` each pair has weight 1.
+    Rims are those of rectangles of tiles. A second result is the same with waveguides for edges. ``ends``:
+    (source, destination) of all pairs as bytes; ``weights``: their weights as bytes, if empty 1.
     """
     rows, columns = fabric.rows, fabric.columns
     pairs = np.frombuffer(ends, np.int64).reshape(-1, 2)
@@ -92,7 +94,7 @@ def _rims(fabric: PhotonicFabric) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _rim(down: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """Return the capacity of the rim of each rectangle: shape (intervals of columns, of rows).
+    """Return the capacity of the rim of each rectangle: shape (intervals of columns, intervals of rows).
 
     ``down``, ``right``: capacity between adjacent rows, and between adjacent columns; 0 at the border.
     """
@@ -134,13 +136,13 @@ def _intervals(n: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _number(ends: np.ndarray, n: int) -> np.ndarray:
-    """Return the index of intervals among all of 0, …, n − 1; ``ends``: first and last member, (…, 2)."""
+    """Return the index in `_intervals` of intervals; ``ends``: their first and last member, shape (…, 2)."""
     more = ends[..., 1] - ends[..., 0]
     return more * n - more * (more - 1) // 2 + ends[..., 0]
 
 
 def _sums(values: np.ndarray) -> np.ndarray:
-    """Return the sums of ``values`` over each interval of the first axis."""
+    """Return the sums of ``values`` over each interval of the first axis, in the order of `_intervals`."""
     result = [values]
     for more in range(1, len(values)):
         result.append(result[-1][:-1] + values[more:])

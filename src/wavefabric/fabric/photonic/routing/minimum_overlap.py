@@ -18,8 +18,9 @@ def minimum_overlap(
     bound: int,
     time_limit: float,
 ) -> tuple[list[Route], int]:
-    """Return routes with a smaller overlap than ``routes``, if found in time, and a proved lower bound.
+    """Return the routes with the smallest overlap found in time, and a proved lower bound on the overlap.
 
+    The overlap is the largest number of routes on an edge; ``routes`` are kept unless better ones are found.
     The LUMORPH paper has a binary variable per pair and edge, and an error in (16): the edges into a
     destination must carry 1, not 0. As circuits of one source are interchangeable, this program has one
     variable per source and edge, the number of circuits: at each destination one stays, elsewhere as many
@@ -40,7 +41,11 @@ def minimum_overlap(
 
 
 def _solve(g: TileGrid, pairs, low: int, high: int, time_limit: float) -> tuple[np.ndarray | None, int]:
-    """Return the circuits of each source on each edge, (sources, edges), or None, and a lower bound."""
+    """Return the number of circuits of each source on each edge, shape (sources, edges), and a lower bound.
+
+    The bound is one on the overlap, which may be from ``low`` to ``high``. The numbers are None if no
+    solution was found in time, or if none exists.
+    """
     from scipy.optimize import Bounds, LinearConstraint, milp
     from scipy.sparse import csr_array, eye_array, hstack, kron, vstack
 

@@ -17,7 +17,7 @@ _PASSES, _SEARCHES = 20, 6000
 
 
 def cheapest(g: TileGrid, src: int, dst: int, price: np.ndarray) -> tuple[Route, float]:
-    """Return the cheapest path from ``src`` to ``dst`` and its price; ``price`` > 0 by edge, (4 tiles,)."""
+    """Return the cheapest path from ``src`` to ``dst`` and its price; ``price``: of each edge, (4 tiles,)."""
     from scipy.sparse import csr_array
     from scipy.sparse.csgraph import dijkstra
 
@@ -34,9 +34,9 @@ def ripup(
     *,
     seed: int = 0,
 ) -> list[Route]:
-    """Return routes with at most the overlap of ``routes``, less if found, down to ``bound``.
+    """Return routes with a smaller overlap (most routes on an edge) if such are found, else ``routes``.
 
-    ``seed`` sets the order in which routes are removed.
+    The search ends at the overlap ``bound``. ``seed`` sets the order in which routes are removed.
     """
     g, rng = tile_grid(fabric), np.random.default_rng(seed)
     best = list(routes)
@@ -54,7 +54,10 @@ def ripup(
 
 
 def _relieve(g: TileGrid, pairs, routes, edges, load, target: int, rng, left: int) -> int:
-    """Reroute ``routes`` until no edge has more than ``target``; return how many of ``left`` tries remain."""
+    """Reroute ``routes`` in place until no edge has more than ``target`` routes.
+
+    At most about ``left`` paths are searched; the result is how many of these searches remain.
+    """
     history = np.zeros(load.size)
     for _ in range(_PASSES):
         over = load > target
