@@ -70,6 +70,25 @@ def test_direct_links_are_used_side_by_side():
     assert min(steps) > 10e-3
 
 
+@pytest.mark.parametrize("collective", ["all-gather", "broadcast"])
+def test_four_planes_are_as_fast_as_one_switch(collective):
+    def switched(count):
+        names = [f"plane{plane}" for plane in range(count)]
+        ends = [(gpu, name) for gpu in range(8) for name in names]
+        links = [
+            Link(*pair, 400e9 / count)
+            for gpu, name in ends
+            for pair in ((f"GPU{gpu}", name), (name, f"GPU{gpu}"))
+        ]
+        return Fabric(
+            f"{count} planes", tuple(f"GPU{gpu}" for gpu in range(8)), tuple(names), tuple(links), 1e-6
+        )
+
+    one, four = (fastest_schedule(collective, switched(count), GIB).cost for count in (1, 4))
+    assert four.seconds == pytest.approx(one.seconds, rel=1e-9)
+    assert four.bound.seconds == pytest.approx(one.bound.seconds, rel=1e-9)
+
+
 def test_small_arrays_take_few_rounds():
     fastest = fastest_schedule("all-gather", load("dgx-1"), 8192.0)
     check(fastest, "all-gather")

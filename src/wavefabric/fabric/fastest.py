@@ -6,7 +6,8 @@ from functools import partial
 from math import inf
 from typing import Any
 
-from wavefabric.base.errors import InputError
+from wavefabric.base.arguments import positive, whole
+from wavefabric.base.errors import InputError, choice
 from wavefabric.base.units import time_words
 from wavefabric.collectives.conditions import COLLECTIVES, default_elements, layout, whole_elements
 from wavefabric.collectives.registry import ALGORITHMS, build, extent, rings_of, why_refused
@@ -81,8 +82,14 @@ def fastest_schedule(
     bound, or at the time ``until`` (`deadline.now`).
 
     ``pieces`` and ``elements`` fix how the array is cut, by default as is fastest. ``progress`` is called
-    with a line of text at each improvement. `Undecided` if no schedule was found.
+    with a line of text at each improvement. `InputError` for an unknown collective, and for numbers out of
+    range; `Undecided` if no schedule was found.
     """
+    choice("collective", collective, COLLECTIVES)
+    whole("pieces", 1 if pieces is None else pieces, 1)
+    whole("elements", 1 if elements is None else elements, 1)
+    whole("root", root, 0, fabric.ranks - 1)
+    positive(nbytes, "", "nbytes")
     search = _Search(collective, fabric, nbytes, pieces, elements, root, until)
     attempts: list[Attempt] = []
     best: FastestSchedule | None = None

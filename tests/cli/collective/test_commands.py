@@ -4,6 +4,7 @@ import json
 import os
 from dataclasses import replace
 from importlib.util import find_spec
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -21,6 +22,8 @@ from wavefabric.fabric import save as save_fabric
 from wavefabric.fabric.photonic.check import check_plan
 from wavefabric.fabric.photonic.link_budget import LinkBudget
 from wavefabric.fabric.photonic.planning import plan_circuits
+
+DATA = Path(__file__).parents[2] / "data" / "fabric"
 
 
 def told(command, *words):
@@ -146,11 +149,33 @@ def test_optimal_is_said_of_a_time_that_is_the_bound_alone(command, collective, 
     assert ("proved: " in out) == (fabric not in ("switch:4", "nodes:2x2", "dgx-1")), out
 
 
+def test_the_fastest_of_every_method_beside_named_algorithms(command):
+    words = [
+        "cost",
+        "all-gather",
+        "--algorithms",
+        "ring,optimal,auto",
+        "--fabric",
+        "dgx-1",
+        "--bytes",
+        "8K,16M",
+    ]
+    rows = told(command, *words)["costs"]
+    fastest = {row["bytes"]: row for row in rows if row["algorithm"] == "optimal"}
+    assert all(row["seconds"] >= fastest[row["bytes"]]["seconds"] * (1 - 1e-9) for row in rows)
+    assert fastest[1 << 24]["method"].startswith("trees")
+    assert fastest[1 << 24]["busbw"] == pytest.approx(7 / 8 * (1 << 24) / fastest[1 << 24]["seconds"])
+    code, out, err = command("collective", *words)
+    assert (code, err) == (0, "")
+    assert f"optimal: 8 KiB by {fastest[8192]['method']}" in out
+
+
 @pytest.mark.parametrize(("fabric", "more"), [("nodes:4x8", ()), ("nodes", ()), ("nodes:8x8", ("-n", 32))])
 def test_rings_on_nodes_use_all_adapters(command, fabric, more):
     (row,) = told(command, "cost", "ring", "all-reduce", "--fabric", fabric, "--bytes", "8G", *more)["costs"]
     assert row["grid"] == [4, 8]
-    assert 2 * 31 / 32 * 8 * 2**30 / row["seconds"] > 390e9
+    assert row["busbw"] == pytest.approx(2 * 31 / 32 * 8 * 2**30 / row["seconds"])
+    assert row["busbw"] > 390e9
     plain = told(command, "cost", "ring", "all-reduce", "--fabric", fabric, "--grid", "32x1", *more)["costs"][
         0
     ]
@@ -662,7 +687,7 @@ def test_oversubscribed_rounds_and_engines(command, tmp_path):
         (["switch:4", "--budget"], "--budget: given with electrical switch:4; allowed: with photonic ones"),
         (["switch:4", "--oversubscribed", "thin"], "--oversubscribed: thin given with electrical switch:4"),
         (["lightpath:2x2", "--oversubscribed", "x"], '--oversubscribed: "x" given; allowed: split, thin'),
-        (["topo.xml"], "fabric: topo.xml is no TOML; allowed: what `wavefabric fabric show topo.xml --save"),
+        (["topo.xml"], "topo.xml: nccl topology: no GPU given; allowed: elements gpu, or pci of class"),
     ],
 )
 def test_costs_refuse_what_has_no_use(command, tmp_path, words, message):
@@ -670,6 +695,22 @@ def test_costs_refuse_what_has_no_use(command, tmp_path, words, message):
     code, out, err = command("collective", "cost", "ring", "all-reduce", "--fabric", *words)
     assert (code, out) == (2, "")
     assert err.startswith(f"wavefabric: error: {message}")
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize("file", ["nccl-nvswitch.xml", "nccl-cube-mesh.xml", "smi-cube-mesh.txt"])
+def test_topologies_of_nccl_and_nvidia_smi_are_fabrics(command, file):
+    path = DATA / file
+    row = told(command, "cost", "ring", "all-gather", "--fabric", path, "--bytes", "1M")["costs"][0]
+    assert row["seconds"] > row["bound"]["seconds"] > 0
+
+
+@pytest.mark.filterwarnings("default:.*names no NVLinks")
+def test_a_topology_without_nvlinks_is_used_with_a_warning(command):
+    words = "cost", "ring", "all-gather", "--fabric", DATA / "nccl-virtual-machine.xml"
+    code, _, err = command("collective", *words)
+    assert code == 0
+    assert "names no NVLinks to others; `wavefabric fabric show" in err
     assert err.count("\n") == 1
 
 

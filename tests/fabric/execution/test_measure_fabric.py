@@ -10,12 +10,12 @@ import pytest
 from wavefabric.base.errors import InputError
 from wavefabric.collectives import levels
 from wavefabric.collectives.registry import build
+from wavefabric.fabric.cost_models.bus_bandwidth import most_elements
 from wavefabric.fabric.cost_models.cost import cost
 from wavefabric.fabric.execution import measure_fabric
 from wavefabric.fabric.execution.fitted_fabric import fabric_of, fit, misfits
 from wavefabric.fabric.execution.measure_fabric import PATTERNS, additions, pattern, relay
 from wavefabric.fabric.execution.run_schedule import as_run
-from wavefabric.fabric.execution.timed_schedule import busiest
 from wavefabric.fabric.execution.timing import Ranks
 from wavefabric.fabric.io.files import from_toml
 from wavefabric.runtime.exchange.transports.base import Program
@@ -46,10 +46,10 @@ def test_a_line_needs_sizes():
 
 
 def test_patterns_are_what_they_say():
-    assert [busiest(pattern(name, 4, 10)) for name in PATTERNS] == [10, 20, 30, 30, 30]
+    assert [most_elements(pattern(name, 4, 10)) for name in PATTERNS] == [10, 20, 30, 30, 30]
     one = relay(3, 10, 4)
     assert levels(one).max() == 3
-    assert (len(one.transfers), busiest(one)) == (12, 40)
+    assert (len(one.transfers), most_elements(one)) == (12, 40)
     assert levels(additions(3, 10, 4)).max() == 3
     assert [len(level.sends) for level in Program(one, 1).levels] == [1] * 4
 
@@ -221,7 +221,7 @@ def test_lines_that_do_not_fit_are_named(monkeypatch):
 
     def disturbed(schedule, seconds):
         # One relay of all is disturbed, so that one round of a ring seems to take hundreds of times as long.
-        long = busiest(schedule) * 4 == 6 * (1 << 20) and schedule.name == relay(4, 1, 6).name
+        long = most_elements(schedule) * 4 == 6 * (1 << 20) and schedule.name == relay(4, 1, 6).name
         return seconds + 4 * 300 * (21e-6 + (1 << 20) / 390e9) if long else seconds
 
     result = _changed(monkeypatch, disturbed)

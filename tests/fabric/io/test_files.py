@@ -1,6 +1,7 @@
 """Fabrics as TOML files: they round-trip, and faults are told in one line."""
 
 import re
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -10,9 +11,11 @@ from wavefabric.base.errors import InputError
 from wavefabric.base.units import quantity
 from wavefabric.fabric.electrical import families
 from wavefabric.fabric.electrical.fabric import Fabric, Link, TransportTimes
-from wavefabric.fabric.electrical.static_routes import resource_use
+from wavefabric.fabric.electrical.static_routes import check_connected, resource_use
 from wavefabric.fabric.io import writing as file_text
-from wavefabric.fabric.io.files import check_connected, from_toml, load, save, to_toml
+from wavefabric.fabric.io.files import format_of, from_toml, load, save, to_toml
+from wavefabric.fabric.io.importers.nccl_xml import read_nccl_xml
+from wavefabric.fabric.io.importers.nvidia_smi import read_topo
 from wavefabric.fabric.photonic.budget import budget
 from wavefabric.fabric.photonic.fabric import PhotonicFabric
 from wavefabric.fabric.photonic.link_budget import LinkBudget
@@ -203,8 +206,8 @@ def test_faults_of_a_file_are_told_in_one_line(text, message, tmp_path):
 @pytest.mark.parametrize(
     ("inputs", "message"),
     [
-        ("nothing", 'fabric: "nothing" given; allowed: a TOML file, dgx-1,'),
-        ("", 'fabric: "" given; allowed: a TOML file'),
+        ("nothing", 'fabric: "nothing" given; allowed: a file, dgx-1,'),
+        ("", 'fabric: "" given; allowed: a file'),
         ("ring:", "fabric: ring: given; allowed: ring: and a number of GPUs"),
         ("ring:0", "fabric: ring:0 given; allowed: 1 to 4096 GPUs in all"),
         ("ring:4x4", "fabric: ring:4x4 given; allowed: ring: and a number of GPUs"),
@@ -308,3 +311,18 @@ def test_a_link_budget_is_part_of_a_photonic_file():
     ):
         with pytest.raises(InputError, match=r"^budget\.\w+: .* given; allowed: "):
             from_toml(text.replace(wrong, message))
+
+
+@pytest.mark.parametrize("file", ["nccl-cube-mesh.xml", "smi-nvswitch.txt"])
+def test_other_formats_are_recognised_by_content(file, tmp_path):
+    source = Path(__file__).parents[2] / "data" / "fabric" / file
+    path = tmp_path / "mine"
+    path.write_text("\ufeff" + source.read_text("utf-8"), "utf-8")
+    fabric = load(path)
+    read = read_nccl_xml if file.endswith("xml") else read_topo
+    assert fabric == read(source.read_text("utf-8"), name="mine")
+
+
+def test_a_table_of_rocm_smi_is_refused():
+    with pytest.raises(InputError, match="a table of rocm-smi given, which tells no rates; allowed: TOML"):
+        format_of("==== ROCm System Management Interface ====\n       GPU0   GPU1")

@@ -11,8 +11,8 @@ from electrical_routes import nodes
 from wavefabric.fabric import Fabric, load, presets
 from wavefabric.fabric.bounds.cuts import bottleneck
 from wavefabric.fabric.electrical.families import FAMILIES
-from wavefabric.fabric.electrical.static_routes import wires
-from wavefabric.fabric.io.files import check_connected, from_toml, to_toml
+from wavefabric.fabric.electrical.static_routes import check_connected, wires
+from wavefabric.fabric.io.files import from_toml, to_toml
 
 GIB = 2.0**30
 # NVLinks between pairs of a DGX-1, from SCCL (Cai et al. 2021, doi:10.1145/3437801.3441620).

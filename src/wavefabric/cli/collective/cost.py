@@ -17,10 +17,12 @@ from wavefabric.cli.common.show import conclude
 from wavefabric.collectives.builders.messages import near_square
 from wavefabric.collectives.candidates import Candidates, Choice
 from wavefabric.collectives.registry import ALGORITHMS, why_refused
+from wavefabric.collectives.synthesis.deadline import now
 from wavefabric.fabric import AnyFabric, PhotonicFabric
 from wavefabric.fabric.candidates import algorithm_grid, candidates_on
 from wavefabric.fabric.cost_models.cost import check_sizes, cost, model_for
 from wavefabric.fabric.draw.pictures import draw_costs
+from wavefabric.fabric.fastest import fastest_schedule
 from wavefabric.fabric.photonic.link_budget import LinkBudget
 from wavefabric.fabric.rank_order import depends_on_pair
 
@@ -28,6 +30,8 @@ from wavefabric.fabric.rank_order import depends_on_pair
 _SPECIAL = ("radix", "grid", "pieces")
 #: Words that ``--algorithms`` takes instead of names.
 _EVERY = ("all", "auto")
+#: Word that ``--algorithms`` takes for the fastest schedule of every method, and seconds to search for it.
+_OPTIMAL, _SECONDS = "optimal", 60.0
 
 
 @options()
@@ -41,7 +45,8 @@ class CostOptions(source.ScheduleOptions):
     factor: int | None = option(FACTOR_HELP)
     algorithms: str | None = option(
         "Compare these, such as ring,recursive:4,double-tree:8,hierarchical:2x8 (radix, or pieces; nodes and "
-        "GPUs of each); all: every algorithm, with all parameters worth trying; auto: the fastest of these."
+        "GPUs of each); all: every algorithm, with all parameters worth trying; auto: the fastest of these; "
+        "optimal: for each size the fastest of every method, as `make optimal` finds it."
     )
     model: str = option(
         "auto, {wavefabric.fabric.cost_models.cost:COST_MODELS}.", default="auto", also=("auto",)
@@ -91,6 +96,8 @@ def command(algorithm: source.RankedAlgorithmOptions, circuit: CircuitOptions, o
     else:
         refuse(changed(circuit, "circuits"), "with --algorithms", "with one schedule")
         chosen = _compared(options.algorithms, words, algorithm, setting.fabric, left_out)
+        if _OPTIMAL in options.algorithms.split(",") and words:
+            chosen[_OPTIMAL] = _optimal(words[0], algorithm, setting.fabric, bytes_each, options.model)
     if options.bytes is None and (own := source.own_bytes(each.schedule for each in chosen.values())):
         bytes_each = [own]
     costed = _all_costed(chosen, setting, bytes_each, options, left_out)
@@ -121,12 +128,16 @@ def _compared(
         name = word.partition(":")[0]
         if word in requests or words_listed.count(word) > 1:
             raise InputError(f"--algorithms: {word} given twice; allowed: each once")
+        if word == _OPTIMAL:
+            continue
         if word in _EVERY:
             each = _every(words[0], options, fabric, left_out)
             requests |= {k: one for k, one in each.items() if k not in (*requests, *words_listed)}
             continue
         if name not in ALGORITHMS:
-            raise InputError(f"--algorithms: {not_one_of(name or text, ALGORITHMS, ', '.join(_EVERY))}")
+            raise InputError(
+                f"--algorithms: {not_one_of(name or text, ALGORITHMS, ', '.join((*_EVERY, _OPTIMAL)))}"
+            )
         requests[word] = _settings(word, options), None
     for name, value in changed(options, *_SPECIAL).items():
         if f"--{name}" in options.present() and all(
@@ -143,6 +154,26 @@ def _compared(
         tree = name in ("tree", "double-tree", "binomial") and pipelined and settings.parts == 1
         costed[word] = Costed(schedule, f"{word}, pieces 1" if tree else word, grid, choice=candidate)
     return costed
+
+
+def _optimal(
+    collective: str, options: AlgorithmOptions, fabric: AnyFabric, sizes: list[int], model: str
+) -> Costed:
+    """Find the fastest schedule of each size on an electrical fabric; return all costs with the methods."""
+    if isinstance(fabric, PhotonicFabric):
+        raise InputError(f"--algorithms: optimal given with photonic {fabric.name}; allowed: electrical ones")
+    if options.ranks not in (None, fabric.ranks):
+        refuse(changed(options, "ranks"), "with --algorithms optimal", f"{fabric.ranks}, or without")
+    if model not in ("auto", usual := model_for(fabric, fabric.ranks)):
+        raise InputError(f"--model: {model} given with --algorithms optimal; allowed: auto, {usual}")
+    choice("COLLECTIVE", collective, dict.fromkeys(c for a in ALGORITHMS.values() for c in a.collectives))
+    how = {"pieces": options.pieces, "elements": options.elements, "root": options.root}
+    fastest = [
+        fastest_schedule(collective, fabric, size, until=now() + _SECONDS / len(sizes), **how)
+        for size in sizes
+    ]
+    costs, methods = tuple(each.cost for each in fastest), tuple(each.method for each in fastest)
+    return Costed(fastest[-1].schedule, _OPTIMAL, costs=costs, methods=methods)
 
 
 def _every(
@@ -189,7 +220,7 @@ def _all_costed(
     costed, failures = {}, {}
     for name, each in chosen.items():
         try:
-            costed[name] = _costed(each, setting, sizes, request)
+            costed[name] = each if each.costs else _costed(each, setting, sizes, request)
         except InputError as error:
             if each.choice is None:
                 raise

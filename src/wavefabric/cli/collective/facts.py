@@ -19,6 +19,7 @@ from wavefabric.collectives.conditions import kind, whole_elements
 from wavefabric.collectives.structure import sent_and_received
 from wavefabric.fabric import Cost
 from wavefabric.fabric.bounds.bound import LowerBound
+from wavefabric.fabric.cost_models.bus_bandwidth import bandwidths
 from wavefabric.fabric.execution.report import size_words
 from wavefabric.fabric.photonic.budget import slowest_circuit
 from wavefabric.fabric.photonic.check import needs_wavelength_switches
@@ -158,7 +159,8 @@ class Costed:
 
     ``grid`` is the grid of the fabric, if the algorithm uses it; ``order`` lists the GPU of each rank, None
     if rank r is GPU r; ``costs`` has one `Cost` per size; ``circuits`` are `circuit_facts`; ``choice`` is the
-    candidate of ``--algorithms all`` or ``auto``, None if the user named the schedule.
+    candidate of ``--algorithms all`` or ``auto``, None if the user named the schedule; ``methods`` tells per
+    size what made the schedule of ``--algorithms optimal``, of which ``schedule`` is the largest size's.
     """
 
     schedule: Schedule
@@ -168,6 +170,7 @@ class Costed:
     costs: tuple[Cost, ...] = ()
     circuits: dict[str, Any] = field(default_factory=dict)
     choice: Choice | None = None
+    methods: tuple[str, ...] = ()
 
 
 def in_order(costed: Iterable[Costed], size: int) -> list[Costed]:
@@ -191,6 +194,7 @@ def rows_of(costed: dict[str, Costed], sizes: list[int], rounds: bool) -> dict[s
                 "schedule": cost.schedule,
                 "bytes": size,
                 "seconds": cost.seconds,
+                **dict(zip(("algbw", "busbw"), _bandwidths(each, size, cost), strict=True)),
                 **parts,
                 "bound": vars(cost.bound),
                 "ratio": _ratio(cost, cost.bound),
@@ -202,7 +206,7 @@ def rows_of(costed: dict[str, Costed], sizes: list[int], rounds: bool) -> dict[s
                 **each.circuits,
                 **msccl_facts(each.schedule),
                 "best": cost is fastest,
-            }
+            } | ({"method": each.methods[k]} if each.methods else {})
             if "msccl" in row:
                 row["not_counted"] = MSCCL_NOT_COUNTED
             if rounds:
@@ -235,6 +239,7 @@ def show_costs(
         if each.order is not None:
             yield f"order{which}: rank 0, 1, … is GPU {order_text(each.order)}"
         lines = [*circuit_notes(each.circuits, bandwidth), *msccl_notes(each.schedule, sizes)]
+        lines += [f"{size_words(n)} by {how}" for n, how in zip(sizes, each.methods, strict=False)]
         for line in [*lines, *_chosen(each.costs[-1])]:
             yield f"{name}: {line}" if many else line
     if may_reorder and all(each.order is None for each in costed.values()):
@@ -265,7 +270,7 @@ def _costs_table(costed: dict[str, Costed], sizes: Sequence[int]) -> Table:
     parts = _parts(any_cost) if any_cost.rounds else {}
     aided = any_cost.unaided is not None
     limits = ("bound", "ratio", *("no switches", "ratio") * aided)
-    columns = ("size", *["|algorithm"] * many, "time", *parts.values(), *limits, "<busiest")
+    columns = ("size", *["|algorithm"] * many, "time", "busbw GB/s", *parts.values(), *limits, "<busiest")
     made = table(columns, title=f"{name} on {any_cost.fabric}, {any_cost.model} model")
     for k, size in enumerate(sizes):
         ranking = in_order(costed.values(), k)
@@ -274,7 +279,7 @@ def _costs_table(costed: dict[str, Costed], sizes: Sequence[int]) -> Table:
             cells = [size_words(size) if best else ""]
             if many:
                 cells.append(f"{each.label} *" if best else each.label)
-            cells.append(time_words(cost.seconds))
+            cells += [time_words(cost.seconds), f"{_bandwidths(each, size, cost)[1] * 1e-9:.3g}"]
             cells += [time_words(sum(getattr(r, part) for r in cost.rounds)) for part in parts]
             for least in (cost.bound, cost.unaided):
                 if least is not None:
@@ -284,6 +289,13 @@ def _costs_table(costed: dict[str, Costed], sizes: Sequence[int]) -> Table:
             style = "bold" if many and best else ""
             made.add_row(*(Text(c, style=style) for c in cells), end_section=many and each is ranking[-1])
     return made
+
+
+def _bandwidths(costed: Costed, size: int, cost: Cost) -> tuple[float, float]:
+    """Return algorithm and bus bandwidth, B/s, as nccl-tests define them; 0 for a schedule without time."""
+    if not cost.seconds:
+        return 0.0, 0.0
+    return bandwidths(costed.schedule, size / whole_elements(costed.schedule), cost.seconds)
 
 
 def _ratio(cost: Cost, least: LowerBound) -> float | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -78,12 +77,6 @@ def load_fabric(text: str, lasers: int | None = None, waveguides: int | None = N
     """Load a fabric by name or file; ``lasers`` and ``waveguides`` replace a photonic fabric's numbers."""
     from wavefabric.fabric import PhotonicFabric, load
 
-    path = Path(text)
-    if path.is_file() and path.suffix != ".toml":
-        head = read_text(path, "fabric").lstrip()[:400]
-        if head.startswith("<") or re.match(r"(?:\x1b\[\d*m|\s)*GPU0\s", head):
-            command = f"wavefabric fabric show {text} --save mine.toml"
-            raise InputError(f"fabric: {text} is no TOML; allowed: what `{command}` writes")
     fabric = load(text)
     for name, value in (("lasers", lasers), ("waveguides", waveguides)):
         if value is None:

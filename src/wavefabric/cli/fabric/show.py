@@ -16,6 +16,7 @@ from wavefabric.fabric import save as save_fabric
 from wavefabric.fabric.bounds.bound import bound
 from wavefabric.fabric.draw.pictures import draw_fabric
 from wavefabric.fabric.electrical.families import EXAMPLES
+from wavefabric.fabric.io.files import format_of
 from wavefabric.fabric.io.importers.nccl_xml import LACKING, read_nccl_xml
 from wavefabric.fabric.io.importers.nvidia_smi import read_topo
 
@@ -43,17 +44,10 @@ class ImportOptions:
         """Load the fabric by its name, or from a file whose content determines the format."""
         name = self.name
         nccl, smi = self.import_nccl, self.import_smi
-        if name is not None and Path(name).is_file() and Path(name).suffix != ".toml":
-            text = read_text(Path(name), "fabric")
-            xml = text.lstrip().startswith("<")
-            if "GPU0" in text and "=" not in text.split("GPU0", 1)[0] and not xml:
-                smi = Path(name)
-            nccl = Path(name) if xml else None
-            if "ROCm System Management" in text:
-                allowed = "TOML, nvidia-smi topo -m, or the topology that RCCL writes (NCCL_TOPO_DUMP_FILE)"
-                raise InputError(
-                    f"{name}: a table of rocm-smi given, which tells no rates; allowed: {allowed}"
-                )
+        if name is not None and Path(name).is_file():
+            with naming(name):
+                kind = format_of(read_text(Path(name), "fabric"))
+            nccl, smi = (Path(name) if kind == each else None for each in ("xml", "nvidia-smi"))
         if nccl is None:
             refuse(changed(self, "nvlinks"), f"with {name or smi}", "with NCCL's topology")
         if smi is not None:

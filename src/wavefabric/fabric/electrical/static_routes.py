@@ -288,3 +288,18 @@ def resource_use(fabric: Fabric, src: np.ndarray, dst: np.ndarray) -> ResourceUs
 def transfer_bytes(schedule: Schedule, element_bytes: float) -> np.ndarray:
     """Return the bytes of each transfer of a schedule: shape (transfers,)."""
     return transfer_elements(schedule) * float(element_bytes)
+
+
+def check_connected(fabric: Fabric) -> None:
+    """Raise `InputError` unless links join all GPUs of a fabric, over any nodes, in both directions."""
+    w, nodes, first = wires(fabric), fabric.ranks + len(fabric.switches), fabric.gpus[0]
+    from scipy.sparse import csr_array  # imported here, as most fabrics need no SciPy
+    from scipy.sparse.csgraph import breadth_first_order
+
+    graph = csr_array((np.ones(w.source.size), (w.source, w.target)), shape=(nodes, nodes))
+    back, forth = (set(breadth_first_order(g, 0)[0].tolist()) for g in (graph.T.tocsr(), graph))
+    for number, gpu in enumerate(fabric.gpus):
+        if number not in forth or number not in back:
+            ends = f"{gpu} to {first}" if number in forth else f"{first} to {gpu}"
+            allowed = "links that join all GPUs in both directions"
+            raise InputError(f"links: no way from {ends}; allowed: {allowed}")

@@ -11,9 +11,10 @@ from wavefabric.base.errors import InputError, ensure
 from wavefabric.collectives import TRANSFER, Schedule, point_to_point
 from wavefabric.collectives.plans.plan import PROTOCOLS, compile_plan
 from wavefabric.collectives.structure import NAMES, is_name
+from wavefabric.fabric.cost_models.bus_bandwidth import most_elements
 from wavefabric.fabric.electrical.fabric import KernelTimes
 from wavefabric.fabric.execution import fitted_fabric
-from wavefabric.fabric.execution.timed_schedule import GRAPHED, busiest
+from wavefabric.fabric.execution.timed_schedule import GRAPHED
 from wavefabric.fabric.execution.timing import Ranks, check_options, timed
 from wavefabric.runtime.exchange.transports.plan_code import staging_bytes
 
@@ -179,7 +180,10 @@ class _Measurement:
     def _row(self, schedule: Schedule, what: str, nbytes: int) -> dict[str, Any]:
         self.say(f"{self.comm.transport}: {what}, {nbytes} bytes")
         work = self.comm.bind(schedule, self.buffers(schedule), self._protocol).run
-        return {"bytes": busiest(schedule) * _WORD, "us": timed(self.ranks, work, self.repeats)["ms"] * 1e3}
+        return {
+            "bytes": most_elements(schedule) * _WORD,
+            "us": timed(self.ranks, work, self.repeats)["ms"] * 1e3,
+        }
 
 
 def _with_line(rows: list[dict[str, Any]], floor: bool = False) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from wavefabric.base.errors import InputError, ensure
 from wavefabric.collectives import Schedule, direct_all_gather
 from wavefabric.collectives.conditions import CUT_BY_RANK, kind, operation, whole_elements
 from wavefabric.collectives.plans.plan import PROTOCOLS, compile_plan
-from wavefabric.collectives.structure import sent_and_received
+from wavefabric.fabric.cost_models.bus_bandwidth import OF_ALL_RANKS, bus_factor, most_elements
 from wavefabric.fabric.execution.timing import Ranks, timed
 from wavefabric.runtime.device import bfloat16
 from wavefabric.runtime.exchange.transports.base import Program
@@ -23,8 +23,6 @@ EXACT |= {bfloat16.NAME: 2**8}
 _VALUES = 251
 #: Elements generated at a time.
 _BLOCK = 1 << 22
-#: Collectives in which each result needs data of all ranks, so no rank can run ahead from run to run.
-_IN_STEP = ("all-gather", "reduce-scatter", "all-reduce", "all-to-all")
 #: Number of calls in a CUDA graph.
 GRAPHED = 20
 #: Shortest time in ms; shorter differences are noise.
@@ -121,12 +119,14 @@ class SizedSchedule:
     @classmethod
     def of(cls, schedule: Schedule, width: int) -> "SizedSchedule":
         """Return the `SizedSchedule` of a schedule whose elements have ``width`` bytes."""
-        return cls(schedule, *kind(schedule), whole_elements(schedule) * width, busiest(schedule) * width)
+        return cls(
+            schedule, *kind(schedule), whole_elements(schedule) * width, most_elements(schedule) * width
+        )
 
     @property
     def separate(self) -> bool:
         """Return whether a barrier must separate one run from the next."""
-        return self.collective not in _IN_STEP
+        return self.collective not in OF_ALL_RANKS  # no rank can run ahead from run to run
 
     def totals(self) -> dict[str, int]:
         """Return a dictionary from each buffer to its number of elements, on the rank where it is largest."""
@@ -136,16 +136,8 @@ class SizedSchedule:
     def bandwidths(self, seconds: float) -> tuple[float, float]:
         """Return algorithm and bus bandwidth (algbw, busbw of nccl-tests) in GB/s of a run of ``seconds``."""
         algbw = self.bytes / seconds * 1e-9
-        k = self.schedule.ranks
-        factors = dict.fromkeys((*_IN_STEP, "gather", "scatter"), (k - 1) / k)
-        factors |= {"all-reduce": 2 * (k - 1) / k, "broadcast": 1.0, "reduce": 1.0}
-        factor = factors.get(self.collective)
+        factor = bus_factor(self.collective, self.schedule.ranks)
         return algbw, self.busiest / seconds * 1e-9 if factor is None else algbw * factor
-
-
-def busiest(schedule: Schedule) -> int:
-    """Return the largest number of elements that a rank sends to, or receives from, other ranks."""
-    return int(np.max(sent_and_received(schedule)))
 
 
 def largest_buffers(sizes: list[SizedSchedule]) -> dict[str, int]:

@@ -3,12 +3,11 @@
 import math
 import os
 import tomllib
+import warnings
 from collections import Counter
 from itertools import product
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from wavefabric.base.errors import InputError, ensure, not_one_of
 from wavefabric.base.files.input import parse_toml, parsed
@@ -17,7 +16,9 @@ from wavefabric.base.files.validation_errors import checked
 from wavefabric.base.units import show
 from wavefabric.fabric.electrical import families
 from wavefabric.fabric.electrical.fabric import Fabric, KernelTimes, Link, TransportTimes
-from wavefabric.fabric.electrical.static_routes import wires
+from wavefabric.fabric.electrical.static_routes import check_connected
+from wavefabric.fabric.io.importers.nccl_xml import LACKING, read_nccl_xml
+from wavefabric.fabric.io.importers.nvidia_smi import read_topo
 from wavefabric.fabric.io.presets import PRESETS, presets
 from wavefabric.fabric.io.tables import ElectricalTable, FabricLinkTable, FamilyTable, PhotonicTable
 from wavefabric.fabric.io.writing import to_toml
@@ -29,11 +30,11 @@ MOST_LINKS = 10**6
 
 
 def load(text: str | Path) -> Fabric | PhotonicFabric:
-    """Load a fabric by its name, or from a TOML file.
+    """Load a fabric by its name, or from a file: TOML, a topology of NCCL or RCCL, or ``nvidia-smi topo -m``.
 
     ``text`` is the name of a preset (see `presets`), a family with numbers (``"ring:8"``, ``"switch:256"``,
-    ``"mesh:4x4"``, ``"torus:4x4x4"``, ``"hypercube:3"``, ``"lightpath:8x8"``), or the path of a file. Raises
-    `InputError` with a one-line message that names the key, the value given and the allowed values.
+    ``"mesh:4x4"``, ``"torus:4x4x4"``, ``"hypercube:3"``, ``"lightpath:8x8"``), or the path of a file, whose
+    content tells its format. `InputError`, in one line: the key, the value given and the allowed values.
 
     Examples
     --------
@@ -44,16 +45,44 @@ def load(text: str | Path) -> Fabric | PhotonicFabric:
     name = str(text)
     # A Path object, or text with a folder or suffix, is never treated as a name.
     if isinstance(text, Path) or name.endswith(".toml") or "/" in name or os.sep in name:
-        return parsed(Path(text), "fabric", from_toml)
+        return _read(Path(text))
     kind, colon, sizes = name.partition(":")
     if colon and kind in families.FAMILIES:
         return _sized(kind, families.parse_sizes(kind, sizes))
     if (PRESETS / f"{name}.toml").is_file() and name in presets():
         return parsed(PRESETS / f"{name}.toml", "fabric", from_toml)
     if Path(name).exists() and name:
-        return parsed(Path(name), "fabric", from_toml)
+        return _read(Path(name))
     known = [*presets(), *families.EXAMPLES.values()]
-    raise InputError(f"fabric: {not_one_of(name, known, 'a TOML file')}")
+    raise InputError(f"fabric: {not_one_of(name, known, 'a file')}")
+
+
+def format_of(text: str) -> str:
+    """Return the format of a fabric's file by its content: ``"xml"``, ``"nvidia-smi"`` or ``"toml"``."""
+    text = text.lstrip()
+    if text.startswith("<"):
+        return "xml"
+    if "ROCm System Management" in text:
+        allowed = "TOML, nvidia-smi topo -m, or the topology that RCCL writes (NCCL_TOPO_DUMP_FILE)"
+        raise InputError(f"a table of rocm-smi given, which tells no rates; allowed: {allowed}")
+    return "nvidia-smi" if "GPU0" in text and "=" not in text.split("GPU0", 1)[0] else "toml"
+
+
+def _read(path: Path) -> Fabric | PhotonicFabric:
+    def read(text: str) -> Fabric | PhotonicFabric:
+        text = text.removeprefix("\ufeff")
+        kind = format_of(text)
+        if kind == "nvidia-smi":
+            return read_topo(text, name=path.stem)
+        if kind == "toml":
+            return from_toml(text)
+        fabric = read_nccl_xml(text, name=path.stem)
+        if fabric.description.endswith(LACKING):
+            command = f"wavefabric fabric show {path} --nvlinks N --save mine.toml"
+            warnings.warn(f"{path}: {fabric.description}; `{command}` adds them", stacklevel=2)
+        return fabric
+
+    return parsed(path, "fabric", read)
 
 
 def from_toml(text: str) -> Fabric | PhotonicFabric:
@@ -178,18 +207,3 @@ def _links(
             for ends in ((a, b), (b, a))[: 1 + table.both]:
                 links += [Link(*ends, table.bandwidth, table.latency, table.kind)] * table.count
     return tuple(links)
-
-
-def check_connected(fabric: Fabric) -> None:
-    """Raise `InputError` unless links join all GPUs of a fabric, over any nodes, in both directions."""
-    w, nodes, first = wires(fabric), fabric.ranks + len(fabric.switches), fabric.gpus[0]
-    from scipy.sparse import csr_array  # imported here, as most fabrics need no SciPy
-    from scipy.sparse.csgraph import breadth_first_order
-
-    graph = csr_array((np.ones(w.source.size), (w.source, w.target)), shape=(nodes, nodes))
-    back, forth = (set(breadth_first_order(g, 0)[0].tolist()) for g in (graph.T.tocsr(), graph))
-    for number, gpu in enumerate(fabric.gpus):
-        if number not in forth or number not in back:
-            ends = f"{gpu} to {first}" if number in forth else f"{first} to {gpu}"
-            allowed = "links that join all GPUs in both directions"
-            raise InputError(f"links: no way from {ends}; allowed: {allowed}")

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from wavefabric.base.errors import InputError
 from wavefabric.base.system.gpu_topology import parse
-from wavefabric.fabric.io.files import check_connected, from_toml, to_toml
+from wavefabric.fabric.electrical.static_routes import check_connected
+from wavefabric.fabric.io.files import from_toml, to_toml
 from wavefabric.fabric.io.importers.nvidia_smi import read_topo
 
 DATA = Path(__file__).parents[3] / "data" / "fabric"

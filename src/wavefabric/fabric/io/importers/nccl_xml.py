@@ -11,7 +11,7 @@ from wavefabric.base.errors import InputError, ensure
 from wavefabric.base.files.xml import one_of, parse_xml, text_of
 from wavefabric.base.units import show
 from wavefabric.fabric.electrical.fabric import Fabric, Link
-from wavefabric.fabric.io.files import check_connected
+from wavefabric.fabric.electrical.static_routes import check_connected
 from wavefabric.fabric.io.importers import bandwidths
 
 #: Largest numbers of GPUs and of XML elements in a plausible file.
