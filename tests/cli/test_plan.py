@@ -86,7 +86,7 @@ def test_files_are_written_and_kept(command):
     ("words", "message"),
     [
         ("case.h5", "--fabric: missing; allowed: a preset (wavefabric fabric show), or a file"),
-        ("case.h5 --fabric hgx", 'fabric: "hgx" given (did you mean hgx-b200?); allowed: a TOML file'),
+        ("case.h5 --fabric hgx", 'fabric: "hgx" given (did you mean hgx-b200?); allowed: a file'),
         ("case.h5 --fabric hgx-h200 --gpus 9", "gpus: 9 given; allowed: 1 to the 8 of hgx-h200"),
         ("case.h5 --fabric hgx-h200 --gpus 0", "gpus: 0 given; allowed: 1 to the 8 of hgx-h200"),
         ("case.h5 --fabric hgx-h200 --overlaps 8,x", "--overlaps: '8,x' given; allowed: whole numbers"),
