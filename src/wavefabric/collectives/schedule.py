@@ -38,7 +38,7 @@ Holdings = dict[tuple[int, int, int], tuple[int, int]]
 class MscclOrigin:
     """Holds the settings of the MSCCL file from which a schedule was read.
 
-    The algorithm of the file hangs with arrays above ``most_bytes`` bytes; None: with no array.
+    The algorithm of the file hangs with arrays above ``most_bytes`` bytes; None if it never hangs.
     """
 
     protocol: str

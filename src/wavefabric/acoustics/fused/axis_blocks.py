@@ -88,8 +88,9 @@ def _work(name: str, n: int, values: int, plane: bool, convolution: bool) -> _Wo
 class AxisBlocks:
     """Selects the threads per transform along an axis, and ``tile``, the rows or columns per thread block.
 
-    ``name`` is the axis (X, Y, Z; G: gradient along z), ``n`` the number of grid points along it. A spectrum
-    of the whole grid, which is 2-D if ``plane`` is set, has ``values`` complex values of ``item`` bytes.
+    ``name`` is the axis (X, Y, Z; G: gradient along z), ``n`` the number of grid points along it, and
+    ``plane`` tells that the grid is 2-D. The spectrum of the whole grid consists of ``values`` complex
+    numbers of ``item`` bytes each.
     """
 
     def __init__(self, name: str, n: int, values: int, item: int, plane: bool):

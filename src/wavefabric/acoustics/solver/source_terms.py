@@ -233,7 +233,7 @@ class SourceTerms:
         )
 
     def steps_alike(self, step: int, most: int) -> int:
-        """Return how many steps from ``step`` on, at most ``most``, have the same sources on."""
+        """Return for how many steps, beginning with ``step``, the same sources are active; up to ``most``."""
         ends = (source.steps for source in (self.pressure, *self.velocity, self.transducer) if source)
         return min(most, *(end - step for end in ends if end > step), most)
 

@@ -56,7 +56,10 @@ class FieldChecks:
         return min(self.every - done % self.every, watched)
 
     def start(self, done: int) -> Look:
-        """Start to compute the check after ``done`` steps; read its results before the next one starts."""
+        """Start to compute the check of the fields after ``done`` steps, and return it without its results.
+
+        The caller must read the results before the next check starts.
+        """
         watched = self._watch.due(done)
         return Look(done, self._energy.launch(), self.alternation.launch(done) if watched else None)
 

@@ -54,7 +54,10 @@ class AlgorithmOptions:
         return [f"--{name}" for name, value in changed(self).items() if (name, value) != ("pieces", 1)]
 
     def registry(self, algorithm: str, ranks: int, fabric: AnyFabric | None) -> dict[str, Any]:
-        """Return keyword arguments for `build` of the registry; the default grid is that of the fabric."""
+        """Return the keyword arguments with which `collectives.registry.build` builds the algorithm.
+
+        Without ``--grid`` ranks form the grid of the fabric, such as its nodes and the GPUs of each.
+        """
         if self.grid is None:
             grid = algorithm_grid(algorithm, ranks, fabric)
         else:

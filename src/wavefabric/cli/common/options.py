@@ -94,11 +94,12 @@ def refuse(inputs: dict[str, Any], why: str, allowed: str) -> None:
 def make_command(
     name: str, call: Callable, all_ranks: bool = False, *, reads: Sequence[Callable] = (), **more: Any
 ) -> click.Command:
-    """Build the command of Click that calls ``call``, on rank 0 only unless ``all_ranks``.
+    """Return a `click.Command` that calls ``call``, on rank 0 only unless ``all_ranks``.
 
     The options are the parameters of ``call``, or of the functions in ``reads`` (for scripts in ``papers``):
-    fields of `options` classes, and ``Annotated`` parameters. The help is the docstring of ``call`` unless
-    ``more`` has one. A field ``invocation`` of an `options` class receives the `Invocation` of the command.
+    fields of `options` classes, and ``Annotated`` parameters. ``more`` are arguments for `click.Command`; the
+    help is the docstring of ``call`` unless they include one. A field ``invocation`` of an `options` class
+    receives the `Invocation` of the command.
     """
     signatures = [inspect.signature(each, eval_str=True) for each in reads or (call,)]
     parameters = [each for signature in signatures for each in signature.parameters.values()]

@@ -94,10 +94,12 @@ def recursive_exchange(
 def squares(
     collective: str, ranks: int, elements: int, pieces: int = 1, grid: tuple[int, ...] = (2, 2)
 ) -> Schedule:
-    """Build an all-reduce on a grid: the four ranks of a square exchange whole arrays, then two squares, ….
+    """Build an all-reduce on a grid whose first round is among the four ranks of each 2 × 2 square.
 
-    The divide-and-conquer schedule of LUMORPH has log₂ N − 1 rounds; pairs are formed along rows and columns
-    in turn, so partners stay near. Rank r is tile (r // columns, r % columns) of a grid of powers of two.
+    In each later round neighbouring blocks of the grid form pairs, along rows and columns in turn, and equal
+    ranks of the two blocks exchange whole arrays. This divide-and-conquer schedule of LUMORPH has log₂ N − 1
+    rounds, and partners are near each other. Rank r is tile (r // columns, r % columns) of a grid whose sides
+    are powers of two.
     """
     _, columns = grid
     steps = [columns.bit_length() - 1, ranks.bit_length() - columns.bit_length()]

@@ -51,12 +51,12 @@ def protocols_for(schedule: Schedule) -> tuple[str, ...]:
 
 
 def compile_plan(schedule: Schedule, protocol: str = "signals", slots: int | None = None) -> ExecutionPlan:
-    """Compile a schedule that `verify` accepts, to the same plan on all ranks; sums keep their order.
+    """Compile a schedule that `verify` accepts to an execution plan, which is the same on all ranks.
 
-    Staging buffers have ``slots`` slots, used in turn by consecutive calls. With one slot a sender may have
-    to wait until the receiver has begun the call; the default is one if no sender has to, else two. Packets
-    need two. `InputError` for a protocol (of `PROTOCOLS`) or slots that are not allowed, more than
-    `MOST_RANKS` ranks, or numbers of the schedule that do not fit together.
+    Terms of sums are added in the order of the schedule. Staging buffers have ``slots`` slots, used in turn
+    by consecutive calls. With one slot a sender may have to wait until the receiver has begun the call. The
+    default is one slot if no sender would ever wait, else two; packets need two. `InputError` for a protocol
+    (of `PROTOCOLS`) or slots that are not allowed, more than `MOST_RANKS` ranks, or an inconsistent schedule.
 
     Examples
     --------

@@ -95,9 +95,10 @@ def cut_bound(
 
 
 def link_bounds(demand: Demand, links: Links, until: float) -> tuple[Bound, Bound]:
-    """Return two lower bounds: on steps, from distances; on rounds, from cuts and total capacity.
+    """Return lower bounds on the number of steps and on the number of rounds, each with the reason as text.
 
-    Each has its reason. Both are the best found by ``until``, a time of `deadline.now`.
+    Distances bound the steps, cuts and the total capacity bound the rounds. The search for better bounds
+    ends at the time ``until`` of `deadline.now`.
     """
     hops = distances(demand.ranks, links.usable)
     farthest = NOTHING

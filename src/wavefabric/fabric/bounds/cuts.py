@@ -163,11 +163,12 @@ def _all_pairs_reach(fabric: Fabric, ratio: float, fed: int) -> bool:
 
 
 class _FlowNetwork:
-    """A fabric as a graph for SciPy's maximum flow; node g < GPUs is the memory of GPU g.
+    """A fabric as a graph for SciPy's maximum flow; the first nodes are the memories of the GPUs.
 
     If GPUs have a rate limit, port nodes lie between GPUs and links. A super-source feeds the graph, a
-    super-sink drains it. SciPy counts in 32 bits: where exact numbers do not fit, link capacities are rounded
-    up and the supply down. The resulting set is still a cut, and its capacity is computed exactly.
+    super-sink drains it. SciPy counts in 32 bits: where exact numbers do not fit, capacities of links are
+    rounded up and the flow from the super-source down. The nodes on the source's side of the minimum cut are
+    then still a valid cut, whose capacity is computed exactly.
     """
 
     def __init__(self, fabric: Fabric, reverse: bool = False):

@@ -144,10 +144,11 @@ def degrees(pairs: np.ndarray, tiles: int) -> np.ndarray:
 
 
 def split_by_degree(pairs: np.ndarray, tiles: int, limit: int) -> list[np.ndarray]:
-    """Split pairs into the fewest groups in which no tile sends to, or receives from, more than ``limit``.
+    """Split pairs of tiles into the fewest groups in which no tile has more than ``limit`` peers.
 
-    Returns indices of pairs, in ⌈peers of the busiest tile / limit⌉ groups. All but the last are as full as
-    possible, because lasers are best used with as many peers as there are lasers.
+    Peers are the tiles to which a tile sends, or those from which it receives. The result has the indices of
+    the pairs of each group. All groups but the last are as full as possible: a tile uses all its lasers only
+    if it has at least as many peers.
     """
     src, dst = pairs.T
     most = int(degrees(pairs, tiles).max())

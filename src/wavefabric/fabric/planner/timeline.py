@@ -56,7 +56,10 @@ class StepTimeline:
         self._spent["exchange"] += seconds
 
     def finish(self, name: str, overhead: float = 0.0) -> None:
-        """Wait for exchange ``name``, if started, then ``overhead`` s in which its host delays the GPU."""
+        """Let the GPU wait for the end of the exchange ``name``, if it was started, and for its host.
+
+        ``overhead`` is the time, s, that the host takes for this exchange while the GPU is idle.
+        """
         done = self._done.pop(name, None)
         if done is not None:
             waits = max(0.0, done - self._now) + overhead

@@ -262,7 +262,10 @@ class Propagator:
         return now
 
     def finite_energy(self, A, z: float) -> np.ndarray:
-        """Return Σ_t |A|² of every row, W × samples; FieldLost, with mode and ``z`` (m), if not finite."""
+        """Return the energy Σ_t |A|² of each row in W times samples.
+
+        Raises `FieldLost`, which names the mode and the position ``z`` (m), if an energy is not finite.
+        """
         energy = self.operators.energy(A)
         bad = np.flatnonzero(~np.isfinite(energy))
         if bad.size:

@@ -80,8 +80,8 @@ class PreparedCalls:
     """Runs the collective operations of a communicator, prepares new ones and caches them.
 
     Ranks make the same calls in the same order, so either all find an operation in the cache or none does.
-    Each rank may bind an operation to new memory alone, unless ranks communicate in the transport's `bind`
-    (`talks_in_bind`).
+    A rank may bind an operation to new memory without the other ranks, except by a transport whose `bind`
+    communicates (`talks_in_bind`).
     """
 
     def __init__(self, control: Control, device: Device, transport: Transport, tuning: Tuning | None):

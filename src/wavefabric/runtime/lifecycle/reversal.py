@@ -316,5 +316,5 @@ class Reversal:
         self._stored.append(step)
 
     def _following(self, step: int, end: int) -> int:
-        """Return the number of the next state to store after state ``step``; ``end`` if it is not earlier."""
+        """Return the step of the next state to store after ``step``, or ``end`` if none lies between."""
         return step + split(end - step, self._store.states - len(self._stored) + 1)

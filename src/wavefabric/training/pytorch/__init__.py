@@ -1,6 +1,6 @@
 """Convert PyTorch modules to layer graphs: `export` traces a module and counts its operations.
 
-PyTorch is imported only when a module is exported; of training, only the package models is imported.
+PyTorch is imported only when a module is exported. Of `wavefabric.training` it may import only `models`.
 """
 
 from wavefabric.training.pytorch.export import from_torch

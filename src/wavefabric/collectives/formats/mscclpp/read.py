@@ -23,9 +23,9 @@ def from_mscclpp(text: str, *, elements: int = 1) -> Schedule:
 
     Rounds are as early as the data allow. Buffers are ``data`` (in place), or ``input`` and ``output``
     (``send`` and ``recv`` of an all-to-all), ``scratch`` if used, and ``packets`` for packets that are read
-    several times; other packets go from their source to where they are unpacked or added. If a group of
-    thread blocks shares an operation, chunks are divided into what each block moves. A pipeline moves whole
-    chunks, one unit after the other; it is also checked with chunks so large that it wraps around scratch.
+    several times; a packet that is read once becomes one transfer from its source to its destination. If
+    several thread blocks share an operation, each block's part is a chunk. A pipeline, which moves a chunk in
+    units, becomes one transfer per chunk; it is also checked with chunks that fill scratch more than once.
 
     `InputError` for a plan that the executor would refuse, with the key; `ScheduleError` for a race, a
     deadlock, or data that are not what the collective states: rank, thread block and operation in one line.

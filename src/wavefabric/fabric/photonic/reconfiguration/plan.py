@@ -24,7 +24,7 @@ _ends = attrgetter("src", "dst")
 
 
 class ReconfigurationPlan(NamedTuple):
-    """Holds when the circuits of a schedule are set up, and lower bounds of the total time (s)."""
+    """Lists what each round does to the circuits, the circuits with their times, and total times (s)."""
 
     fabric: PhotonicFabric
     #: Round, part, `search.CircuitStep`, name of the topology, and tiles on the route of each of its pairs.

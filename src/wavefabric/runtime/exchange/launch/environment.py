@@ -60,7 +60,7 @@ def local_rank() -> int:
 
 
 def local_size() -> int:
-    """Return the number of ranks on this host, or if that is unknown of all ranks."""
+    """Return the number of ranks on this host; if that is unknown, the number of all ranks."""
     _, size, _, local = _starter()
     if size is None:
         return 1

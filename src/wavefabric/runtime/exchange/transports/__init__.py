@@ -32,7 +32,7 @@ class TransportDescription(NamedTuple):
     cuda: str = ""
 
     def on(self, device: str) -> str:
-        """Return the transport's class for devices such as "cpu" or "cuda:0"; empty if it serves none."""
+        """Return ``"module:Class"`` of the transport for a device such as "cuda:0", or "" without one."""
         return self.cpu if device == "cpu" else self.cuda
 
 
