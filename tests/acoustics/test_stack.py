@@ -152,6 +152,7 @@ def test_many_steps_on_a_gpu(medium, precision):
     check(get_device("cuda"), media(medium), sources, SENSORS["mask"], precision, 60)
 
 
+@pytest.mark.slow
 def test_sources_of_several_kinds_keep_their_order(device):
     kinds = ["p0", "pressure", "p0", "velocity", "pressure", "p0"]
     check(device, media("lossless"), [shot(kind, number % 3) for number, kind in enumerate(kinds)], None)
