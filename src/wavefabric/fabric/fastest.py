@@ -9,7 +9,13 @@ from typing import Any
 from wavefabric.base.arguments import positive, whole
 from wavefabric.base.errors import InputError, choice
 from wavefabric.base.units import time_words
-from wavefabric.collectives.conditions import COLLECTIVES, default_elements, layout, whole_elements
+from wavefabric.collectives.conditions import (
+    COLLECTIVES,
+    CUT_BY_RANK,
+    default_elements,
+    layout,
+    whole_elements,
+)
 from wavefabric.collectives.registry import ALGORITHMS, build, extent, rings_of, why_refused
 from wavefabric.collectives.schedule import Schedule
 from wavefabric.collectives.synthesis.deadline import OutOfTime, fraction, now
@@ -86,7 +92,7 @@ def fastest_schedule(
     range; `Undecided` if no schedule was found.
     """
     choice("collective", collective, COLLECTIVES)
-    whole("pieces", 1 if pieces is None else pieces, 1)
+    whole("pieces", 1 if pieces is None else pieces, 1, max(1, most_pieces(collective, fabric.ranks)))
     whole("elements", 1 if elements is None else elements, 1)
     whole("root", root, 0, fabric.ranks - 1)
     positive(nbytes, "", "nbytes")
@@ -104,6 +110,12 @@ def fastest_schedule(
     if best is None:
         raise Undecided(f"--fabric: {fabric.name} is too large; allowed: fewer GPUs, or more time")
     return replace(best, attempts=tuple(attempts))
+
+
+def most_pieces(collective: str, ranks: int) -> int:
+    """Return the largest number of pieces with which all ranks together have at most `MOST_CHUNKS` chunks."""
+    chunks = ranks * (ranks if collective in CUT_BY_RANK else 1)
+    return MOST_CHUNKS // (2 * chunks if collective == "all-to-all" else chunks)
 
 
 def _failed(method: str, why: str) -> _Result:
@@ -192,12 +204,15 @@ class _Search:
 
     def _trees(self) -> Iterator[_Result]:
         n, most = self._fabric.ranks, inf
+        if n * n > MOST_CHUNKS:
+            yield _failed("trees", f"more than {MOST_CHUNKS} pairs of GPUs")
+            return
         try:
             links = routed_links(self._fabric, 1.0)
         except InputError as error:
             yield _failed("trees", str(error))
             return
-        few = [n - 1, 1, 2, 3][not self._rooted : 4 * (n * n <= MOST_CHUNKS)]
+        few = [n - 1, 1, 2, 3][not self._rooted :]
         counts: list[int | None] = [*few]
         if len(links.usable) <= _MOST_PAIRS:
             counts.append(None)

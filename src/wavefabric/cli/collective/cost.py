@@ -96,7 +96,7 @@ def command(algorithm: source.RankedAlgorithmOptions, circuit: CircuitOptions, o
     else:
         refuse(changed(circuit, "circuits"), "with --algorithms", "with one schedule")
         chosen = _compared(options.algorithms, words, algorithm, setting.fabric, left_out)
-        if _OPTIMAL in options.algorithms.split(",") and words:
+        if words and _OPTIMAL in [word.strip() for word in options.algorithms.split(",")]:
             chosen[_OPTIMAL] = _optimal(words[0], algorithm, setting.fabric, bytes_each, options.model)
     if options.bytes is None and (own := source.own_bytes(each.schedule for each in chosen.values())):
         bytes_each = [own]
@@ -140,6 +140,8 @@ def _compared(
             )
         requests[word] = _settings(word, options), None
     for name, value in changed(options, *_SPECIAL).items():
+        if name == "pieces" and _OPTIMAL in words_listed:
+            continue
         if f"--{name}" in options.present() and all(
             getattr(settings, name) != value for settings, _ in requests.values()
         ):

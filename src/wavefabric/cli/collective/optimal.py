@@ -20,7 +20,6 @@ from wavefabric.cli.common.parse import parse_size
 from wavefabric.cli.common.show import conclude, status_line
 from wavefabric.collectives import Schedule, synthesis
 from wavefabric.collectives.conditions import (
-    CUT_BY_RANK,
     Layout,
     default_elements,
     layout,
@@ -31,7 +30,7 @@ from wavefabric.fabric import AnyFabric, Fabric, PhotonicFabric
 from wavefabric.fabric.cost_models.cost import Cost, cost
 from wavefabric.fabric.electrical.synthesis_problem import direct_links, routed_links
 from wavefabric.fabric.execution.report import size_words
-from wavefabric.fabric.fastest import EQUAL, MOST_CHUNKS, fastest_schedule
+from wavefabric.fabric.fastest import EQUAL, fastest_schedule, most_pieces
 from wavefabric.fabric.photonic.synthesis_problem import circuit_plan, optical_network
 
 #: Collectives with the whole array on one rank. With as many pieces as ranks, each rank has one piece to add
@@ -136,10 +135,8 @@ def _wanted(
     if conditions is None:
         assert collective is not None
         pieces = algorithm.parts
-        chunks = fabric.ranks * (fabric.ranks if collective in CUT_BY_RANK else 1)
-        chunks *= 2 if collective == "all-to-all" else 1
-        if pieces < 1 or chunks * pieces > MOST_CHUNKS:
-            most = MOST_CHUNKS // chunks
+        most = most_pieces(collective, fabric.ranks)
+        if not 1 <= pieces <= most:
             allowed = f"whole numbers from 1 to {most}" if most else "fewer GPUs"
             raise InputError(f"--pieces: {pieces} given for {fabric.ranks} GPUs; allowed: {allowed}")
         elements = algorithm.elements or default_elements(fabric.ranks, pieces)
