@@ -156,7 +156,7 @@ BAD = [
     ([*COST, "all-gather", "--algorithms", "optimal", *WIRES, "--ranks", "2"], ["--ranks", "2", "4"]),
     ([*COST, "all-gather", "--algorithms", "optimal", *WIRES, "--model", "flow"], ["--model", "auto"]),
     ([*COST, "all-gahter", "--algorithms", "optimal", *WIRES], ["all-gahter", "all-gather"]),
-    ([*COST, "all-gather", "--algorithms", "optimal", *WIRES, "--radix", "4"], ["--radix", "4", "use for it"]),
+    ([*COST, "all-gather", "--algorithms", "optimal", *WIRES, "--radix", "4"], ["--radix", "4", "use"]),
     ([*COST, "a", "b", "c", "--fabric", "ring:8"], ["a b c"]),
     ([*COST, "ring", "--fabric", "ring:8"], ["COLLECTIVE", "all-gather"]),
     ([*COST, "ring", "all-reduce", "--fabric", "ring:x"], ["ring:x"]),

@@ -239,9 +239,10 @@ def show_costs(
         if each.order is not None:
             yield f"order{which}: rank 0, 1, … is GPU {order_text(each.order)}"
         lines = [*circuit_notes(each.circuits, bandwidth), *msccl_notes(each.schedule, sizes)]
-        lines += [f"{size_words(n)} by {how}" for n, how in zip(sizes, each.methods, strict=False)]
         for line in [*lines, *_chosen(each.costs[-1])]:
             yield f"{name}: {line}" if many else line
+        for number, method in zip(sizes, each.methods, strict=False):
+            yield f"{name}: {size_words(number)} by {method}"
     if may_reorder and all(each.order is None for each in costed.values()):
         yield ORDER_NOTE
     for each in costed.values() if rounds else ():
