@@ -2,7 +2,7 @@
 
 import pytest
 
-from wavefabric.base.errors import InputError, meant, not_one_of
+from wavefabric.base.errors import InputError, did_you_mean, not_one_of
 from wavefabric.collectives.conditions import COLLECTIVES
 from wavefabric.fabric import load
 from wavefabric.training.models import MODELS, load_model
@@ -22,7 +22,7 @@ from wavefabric.training.models import MODELS, load_model
     ],
 )
 def test_the_nearest_name_is_meant(word, names, name):
-    assert meant(word, names) == (f" (did you mean {name}?)" if name else "")
+    assert did_you_mean(word, names) == (f" (did you mean {name}?)" if name else "")
 
 
 def test_one_line_names_what_was_given_meant_and_allowed():

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wavefabric.collectives.assignment import all_assignments, descend, least_first
+from wavefabric.collectives.assignment import all_assignments, descend, lexicographic_order
 
 
 def exchanged(assignment, a, b):
@@ -23,8 +23,8 @@ def test_all_assignments_are_in_order_of_numbers():
 
 
 def test_the_first_of_equal_values_comes_first():
-    assert least_first(np.array([[2, 0], [1, 5], [1, 4], [1, 5]])).tolist() == [2, 1, 3, 0]
-    assert least_first(np.zeros((3, 0))).tolist() == [0, 1, 2]
+    assert lexicographic_order(np.array([[2, 0], [1, 5], [1, 4], [1, 5]])).tolist() == [2, 1, 3, 0]
+    assert lexicographic_order(np.zeros((3, 0))).tolist() == [0, 1, 2]
 
 
 @settings(max_examples=40)
@@ -44,7 +44,7 @@ def test_a_descent_ends_where_no_change_helps(ranks, seed):
     assert valued > len(pairs)
     assert all(value(exchanged(end, *pair)) >= least for pair in pairs)
     every = all_assignments(ranks, ranks, 1000)
-    best = every[least_first(np.array([[value(each)] for each in every]))[0]]
+    best = every[lexicographic_order(np.array([[value(each)] for each in every]))[0]]
     assert value(best) == min(map(value, every)) <= least
 
 

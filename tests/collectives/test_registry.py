@@ -24,7 +24,7 @@ from wavefabric.collectives import (
     why_refused,
 )
 from wavefabric.collectives.conditions import ROOTED
-from wavefabric.collectives.registry import extent, rings_of
+from wavefabric.collectives.registry import rings_of, size_bounds
 
 #: Of what only copies; a chunk is written once there.
 _COPIES = [(a, c) for a, c in OPERATIONS if c in ("all-gather", "broadcast", "gather", "scatter")]
@@ -208,7 +208,7 @@ def test_extents_are_upper_bounds(arguments):
     schedule = build(algorithm, collective, ranks, elements + 100, **options)
     radix = options.get("radix") or 2
     pieces = options.get("pieces", 1) * rings_of(algorithm, options.get("grid"))
-    chunks, moves = extent(algorithm, collective, ranks, pieces, radix)
+    chunks, moves = size_bounds(algorithm, collective, ranks, pieces, radix)
     assert sum(sizes.size for sizes in schedule.sizes) <= chunks
     assert schedule.transfers["count"].sum() <= moves
 

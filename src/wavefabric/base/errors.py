@@ -66,7 +66,7 @@ def visible(text: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
 
 
-def meant(word: Any, names: Iterable[str], shown: Mapping[str, str] | None = None) -> str:
+def did_you_mean(word: Any, names: Iterable[str], shown: Mapping[str, str] | None = None) -> str:
     """Return " (did you mean NAME?)" for the name that is most similar to ``word``, or "" if none is similar.
 
     ``shown`` maps names to the way users write them, if that differs.
@@ -87,7 +87,8 @@ def meant(word: Any, names: Iterable[str], shown: Mapping[str, str] | None = Non
 def not_one_of(value: Any, names: Iterable[str], first: str = "") -> str:
     """Return the text "VALUE given (did you mean NAME?); allowed: NAMES", with ``first`` before the names."""
     names = list(names)
-    return f"{show(value)} given{meant(value, names)}; allowed: {', '.join([first] * bool(first) + names)}"
+    allowed = ", ".join([first] * bool(first) + names)
+    return f"{show(value)} given{did_you_mean(value, names)}; allowed: {allowed}"
 
 
 def ensure(right: object, key: str, actual: object, allowed: object) -> None:

@@ -21,7 +21,7 @@ def all_assignments(ranks: int, gpus: int, most: int) -> np.ndarray | None:
     return np.array(list(itertools.permutations(range(gpus), ranks)), int)
 
 
-def least_first(values: np.ndarray) -> np.ndarray:
+def lexicographic_order(values: np.ndarray) -> np.ndarray:
     """Return the indices that sort the rows of ``values`` lexicographically, ascending; a stable sort."""
     # lexsort takes its last key first.
     return np.lexsort(values.T[::-1]) if values.size else np.arange(len(values))

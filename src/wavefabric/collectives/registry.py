@@ -156,7 +156,7 @@ def _checked(
     shape = _grid(algorithm, ranks, grid) if "grid" in known.options else ()
     # Refuse schedules that would not fit into memory, or take very long to verify.
     rings = rings_of(algorithm, shape)
-    chunks, moves = extent(algorithm, collective, ranks, rings, radix)
+    chunks, moves = size_bounds(algorithm, collective, ranks, rings, radix)
     most = min(MOST_CHUNKS // chunks, MOST_MOVES // max(moves, 1))
     if not most:
         several = f" of {rings} rings" if rings > 1 else ""
@@ -175,7 +175,9 @@ def rings_of(algorithm: str, grid: Sequence[int] | None) -> int:
     return grid[1] if algorithm == "ring" and grid else 1
 
 
-def extent(algorithm: str, collective: str, ranks: int, pieces: int = 1, radix: int = 2) -> tuple[int, int]:
+def size_bounds(
+    algorithm: str, collective: str, ranks: int, pieces: int = 1, radix: int = 2
+) -> tuple[int, int]:
     """Return upper bounds on the size of a schedule of `build` without building it: (chunks, moves).
 
     *Chunks* are those of all ranks together; a *move* takes one chunk from one position to another.

@@ -16,7 +16,7 @@ from wavefabric.collectives.conditions import (
     layout,
     whole_elements,
 )
-from wavefabric.collectives.registry import ALGORITHMS, build, extent, rings_of, why_refused
+from wavefabric.collectives.registry import ALGORITHMS, build, rings_of, size_bounds, why_refused
 from wavefabric.collectives.schedule import Schedule
 from wavefabric.collectives.synthesis.deadline import OutOfTime, fraction, now
 from wavefabric.collectives.synthesis.forest import Forest, forest_schedule, forests
@@ -174,7 +174,7 @@ class _Search:
                 if why := why_refused(name, self._collective, n, **how):
                     if self._collective in ALGORITHMS[name].collectives:
                         yield _failed(method, why)
-                elif extent(name, self._collective, n, parts)[1] > MOST_CHUNKS:
+                elif size_bounds(name, self._collective, n, parts)[1] > MOST_CHUNKS:
                     yield _failed(method, f"more than {MOST_CHUNKS} chunks")
                 else:
                     yield self._attempt(method, partial(self._built, name, parts, how))

@@ -9,7 +9,7 @@ import numpy as np
 
 from wavefabric.base.arguments import whole
 from wavefabric.base.errors import InputError, ensure
-from wavefabric.collectives.assignment import all_assignments, descend, least_first
+from wavefabric.collectives.assignment import all_assignments, descend, lexicographic_order
 from wavefabric.collectives.schedule import Schedule
 from wavefabric.fabric.cost_models.cost import check_sizes, cost, model_for
 from wavefabric.fabric.electrical.fabric import Fabric
@@ -199,7 +199,7 @@ def _search(times: _OrderTimes, rng: np.random.Generator, evaluations: int) -> l
     n = times.gpus
     every = all_assignments(n, n, evaluations)
     if every is not None:
-        best = least_first(np.array([times(order) for order in every]))[:_FINAL]
+        best = lexicographic_order(np.array([times(order) for order in every]))[:_FINAL]
         return [tuple(order) for order in every[best].tolist()]
     moves = [(kind, i, j) for kind in _MOVES for i, j in itertools.combinations(range(n), 2)]
     values: dict[tuple[int, ...], tuple[float, float]] = {}

@@ -13,7 +13,7 @@ from wavefabric.acoustics.decomposition.decompose import (
     decompose,
     even,
     halo_messages,
-    smooth,
+    has_small_factors,
     widened,
 )
 from wavefabric.base.errors import InputError
@@ -43,7 +43,7 @@ def owned_once(decomposition):
 
 
 def test_smooth_numbers():
-    assert [n for n in range(1, 30) if not smooth(n)] == [11, 13, 17, 19, 22, 23, 26, 29]
+    assert [n for n in range(1, 30) if not has_small_factors(n)] == [11, 13, 17, 19, 22, 23, 26, 29]
 
 
 @given(n=st.integers(1, 2000), blocks=st.integers(1, 12))
@@ -61,7 +61,7 @@ def test_widened_sizes_tile_the_axis(n, blocks, overlap):
     assert sum(sizes) == n
     assert len(sizes) == blocks
     if sizes != even(n, blocks):
-        assert all(smooth(size + 2 * overlap) for size in sizes)
+        assert all(has_small_factors(size + 2 * overlap) for size in sizes)
         assert min(sizes) >= overlap
         assert max(sizes) + 2 * overlap <= 1.15 * -(-(n + 2 * overlap * blocks) // blocks)
 
@@ -70,7 +70,7 @@ def test_widened_sizes_tile_the_axis(n, blocks, overlap):
 @given(n=st.integers(20, 90), blocks=st.integers(2, 3), overlap=st.integers(1, 5))
 def test_widened_sizes_are_the_best(n, blocks, overlap):
     """Against all ways to cut: the shortest longest block among those of smooth sizes."""
-    allowed = [size for size in range(overlap, n) if smooth(size + 2 * overlap)]
+    allowed = [size for size in range(overlap, n) if has_small_factors(size + 2 * overlap)]
     variants = (
         [(a, n - a) for a in allowed]
         if blocks == 2
@@ -80,7 +80,7 @@ def test_widened_sizes_are_the_best(n, blocks, overlap):
     sizes = widened(n, blocks, overlap)
     limit = int(1.15 * -(-(n + 2 * overlap * blocks) // blocks)) - 2 * overlap
     if longest is not None and longest <= limit:
-        assert all(smooth(size + 2 * overlap) for size in sizes)
+        assert all(has_small_factors(size + 2 * overlap) for size in sizes)
         assert max(sizes) == longest
     else:
         assert sizes == even(n, blocks)

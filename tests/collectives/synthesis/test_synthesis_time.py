@@ -11,7 +11,7 @@ from synthesis_cases import check_circuits, grid
 from wavefabric.collectives import layout
 from wavefabric.collectives.synthesis import Undecided, deadline, least_steps, solve, synthesise
 from wavefabric.collectives.synthesis.bounds import cut_bound
-from wavefabric.collectives.synthesis.deadline import Deadline, OutOfTime, before_writing
+from wavefabric.collectives.synthesis.deadline import Deadline, OutOfTime, search_deadline
 from wavefabric.collectives.synthesis.demand import task
 from wavefabric.collectives.synthesis.free_wavelengths import RoutedNetwork
 from wavefabric.collectives.synthesis.graphs import colours
@@ -125,6 +125,6 @@ def test_a_limit_too_small_is_said(ticking):
 
 
 def test_time_is_kept_for_writing():
-    assert before_writing(100.0, math.inf, 10**9) == math.inf
-    assert 159 < before_writing(100.0, 60.0, 1000) < 160
-    assert before_writing(100.0, 60.0, 10**9) == 130.0
+    assert search_deadline(100.0, math.inf, 10**9) == math.inf
+    assert 159 < search_deadline(100.0, 60.0, 1000) < 160
+    assert search_deadline(100.0, 60.0, 10**9) == 130.0

@@ -22,7 +22,7 @@ from wavefabric.optics.propagation.kernels.kerr_one_sided_cuda import (
     PEERS,
     KerrSizes,
     OneSidedKerr,
-    dealt,
+    distribute_parts,
 )
 
 TOLERANCE = {np.complex128: 1e-13, np.complex64: 5e-6}
@@ -303,7 +303,7 @@ def test_rows_that_do_not_fit_in_shared_memory_have_no_kernel(transports):
 
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=30), st.integers(1, 9))
 def test_parts_are_shared_out_evenly(sizes, lanes):
-    start, parts = dealt(sizes, lanes)
+    start, parts = distribute_parts(sizes, lanes)
     assert (start[0], start[-1], start.size) == (0, len(sizes), lanes + 1)
     assert sorted(parts) == list(range(len(sizes)))
     loads = [sum(sizes[part] for part in parts[a:b]) for a, b in pairwise(start)]

@@ -122,7 +122,7 @@ def decompose(
     return Partition(options, _local_subdomains(shape, grid, options.overlap), _notes(shape, grid, options))
 
 
-def smooth(n: int) -> bool:
+def has_small_factors(n: int) -> bool:
     """Return whether ``n`` has no prime factor above 7, so that transforms of this length are fast."""
     return n == 1 or bool(factorised(n, (7, 5, 3, 2)))
 
@@ -168,7 +168,7 @@ def _smooth_sizes(n: int, blocks: int, overlap: int, unit: int) -> tuple[int, ..
 
 
 def _suits(n: int, unit: int) -> bool:
-    return n % unit == 0 and smooth(n)
+    return n % unit == 0 and has_small_factors(n)
 
 
 def _filled(total: int, blocks: int, limit: int, least: int, unit: int) -> list[int] | None:
@@ -310,14 +310,14 @@ def _notes(shape: Triple, grid: Triple, options: Decomposition) -> list[str]:
     notes, overlap = [], options.overlap
     for axis, n, blocks, multiple in zip(_AXES, shape, grid, _MULTIPLES, strict=True):
         sizes = [size + 2 * overlap * (blocks > 1) for size in widened(n, blocks, overlap, multiple)]
-        if all(map(smooth, sizes)):
+        if all(map(has_small_factors, sizes)):
             continue
         actual = " and ".join(map(str, sorted(set(sizes))))
         why = "with prime factors above 7, which makes them slow"
         text = f"transforms along {axis} have {actual} points, {why}"
         for better in range(overlap + 1, min(2 * overlap + 8, n // blocks) + 1) if blocks > 1 else ():
             sizes = [size + 2 * better for size in widened(n, blocks, better, multiple)]
-            if all(map(smooth, sizes)):
+            if all(map(has_small_factors, sizes)):
                 text += f"; an overlap of {better} would give {max(sizes)}"
                 break
         notes.append(text)

@@ -11,7 +11,7 @@ import numpy as np
 from wavefabric.acoustics.decomposition.subdomain import Subdomain, Triple
 from wavefabric.acoustics.fused import axis_blocks
 from wavefabric.acoustics.fused.axis_kernels_cuda import members, structure
-from wavefabric.acoustics.fused.fused_layout import FusedLayout, at_points
+from wavefabric.acoustics.fused.fused_layout import FusedLayout, pressure_point_parameters
 from wavefabric.acoustics.materials.indexed import Indexed
 from wavefabric.acoustics.problem import Problem
 from wavefabric.acoustics.solver.source_terms import SourceTerm, TransducerTerm
@@ -29,7 +29,7 @@ class FusedCudaStages(Stages):
         c, f = self.coefficients, self.fields
         self._planes, self._columns = layout.plane_kernels, layout.column_kernels
         self._structures: dict[tuple, tuple] = {}
-        medium = at_points(c).values()
+        medium = pressure_point_parameters(c).values()
         words = [word for parameter in medium for word in members(parameter)[:2]]
         indexed = [parameter for parameter in medium if isinstance(parameter, Indexed)]
         table = (indexed[0].index, indexed[0].table) if indexed else (None, None)
@@ -183,7 +183,9 @@ class FusedCudaStages(Stages):
             for kernels in both:
                 kernels.load()
         words = [*adjoint.split_layers.words, adjoint.rho, adjoint.p, before.rho, change.rate]
-        words += [word for parameter in at_points(c).values() for word in members(parameter)[:2]]
+        words += [
+            word for parameter in pressure_point_parameters(c).values() for word in members(parameter)[:2]
+        ]
         for each in (before, after):
             words += [each.rho, *each.split_layers.parts]
         state = structure(c.device, *words, change.density_bar if change.density_bar.size else None)

@@ -115,7 +115,7 @@ def axis_kernels(
     c = coefficients
     largest = sum(float(k2.max()) for k2 in scaled_squares(c))
     series = sinc_series(largest, c.dtype)
-    forms = medium_forms(at_points(c), c.staggered)
+    forms = medium_forms(pressure_point_parameters(c), c.staggered)
     medium = MediumKind(c.nonlinear, c.problem.absorption, forms, c.disperses)
     runs, dimensions = fields.split_layers.runs, c.problem.dimensions
 
@@ -125,7 +125,7 @@ def axis_kernels(
     return AxisKernels(c.device, shape, c.dtype, kernels, definitions, scatter, planes)
 
 
-def at_points(coefficients: Coefficients) -> dict[str, Any]:
+def pressure_point_parameters(coefficients: Coefficients) -> dict[str, Any]:
     """Return a dictionary from name to value of the medium parameters at the points of the pressure."""
     return {name: getattr(coefficients, name) for name in AT_POINTS}
 

@@ -81,7 +81,7 @@ class HaloExchange:
                 field[(*before, slice(0, owned.start))] = 0
                 field[(*before, slice(owned.stop, None))] = 0
 
-    def give_back(self, fields: list) -> None:
+    def add_overlaps_to_owners(self, fields: list) -> None:
         """Do the transpose of `fill`: multiply by the window, then add overlaps to the points' owners."""
         for field in fields:
             if self.weights is not None:

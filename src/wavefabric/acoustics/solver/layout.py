@@ -86,7 +86,7 @@ class FieldLayout:
         self.finish_exchanges()
         self.halo.empty(fields)
         yield
-        self.halo.give_back(results)
+        self.halo.add_overlaps_to_owners(results)
 
     def finish_exchanges(self) -> None:
         """Complete pending exchanges before the fields are freed or the last step is over; collective."""

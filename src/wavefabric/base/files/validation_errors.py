@@ -4,7 +4,7 @@ from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 
-from wavefabric.base.errors import InputError, cut, meant, one_value, show, visible
+from wavefabric.base.errors import InputError, cut, did_you_mean, one_value, show, visible
 
 _Table = TypeVar("_Table", bound=BaseModel)
 
@@ -88,4 +88,4 @@ def _unknown(key: str, value: Any, holder: type[BaseModel]) -> str:
     fields = {field.alias or name: field for name, field in holder.model_fields.items()}
     keys = {name: f"[{name}]" if submodel(field.annotation) else name for name, field in fields.items()}
     what = "table" if isinstance(value, dict) else "key"
-    return f"unknown {what}{meant(key, keys, keys)}; allowed: {', '.join(keys.values())}"
+    return f"unknown {what}{did_you_mean(key, keys, keys)}; allowed: {', '.join(keys.values())}"

@@ -34,7 +34,7 @@ def host_memory() -> tuple[int, int]:
     page = os.sysconf("SC_PAGE_SIZE")
     free = total = page * os.sysconf("SC_PHYS_PAGES")
     with contextlib.suppress(OSError):
-        free = _kibibytes("/proc/meminfo", "MemAvailable") or free
+        free = _status_bytes("/proc/meminfo", "MemAvailable") or free
         limit = (_CGROUP / "memory.max").read_text().strip()
         if limit != "max":
             used = int((_CGROUP / "memory.current").read_text())
@@ -58,11 +58,11 @@ def peak_memory() -> int:
     """Return the largest resident size of this process so far in bytes (0 if the system does not say)."""
     # Not ``ru_maxrss``, which inherits the size of the parent process at the start.
     with contextlib.suppress(OSError):
-        return _kibibytes("/proc/self/status", "VmHWM")
+        return _status_bytes("/proc/self/status", "VmHWM")
     return 0
 
 
-def _kibibytes(file: str, key: str) -> int:
+def _status_bytes(file: str, key: str) -> int:
     """Return a size in bytes that a Linux status file gives in KiB after ``key``; 0 without this key."""
     for line in Path(file).read_text(encoding="ascii", errors="replace").splitlines():
         if line.startswith(f"{key}:"):

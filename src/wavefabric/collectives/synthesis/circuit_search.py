@@ -71,7 +71,7 @@ class CircuitSearch(Search):
             # Fewer routes make the model easier, but only a solution counts as an answer.
             soon = clock.fraction(until, 1 / 4, _SINGLE)
             with suppress(clock.OutOfTime):
-                self._single = self._single or RoutedNetwork(self.net.one_route_a_pair(), soon)
+                self._single = self._single or RoutedNetwork(self.net.one_route_per_pair(), soon)
                 answer = self.decide_over(self._single, rounds, soon, say)
         if not isinstance(answer, Solution):
             answer = self.decide_over(self.net, rounds, until, say)

@@ -45,6 +45,6 @@ def fraction(until: float, part: float, most: float = math.inf) -> float:
     return begun + (most if math.isinf(until) else min(most, (until - begun) * part))
 
 
-def before_writing(begun: float, time_limit: float, moves: int) -> float:
+def search_deadline(begun: float, time_limit: float, moves: int) -> float:
     """Return the time when a search must end, so that ``moves`` moves can be written within the limit."""
     return begun + time_limit - min(time_limit / 2, _WRITE * moves) if math.isfinite(time_limit) else math.inf

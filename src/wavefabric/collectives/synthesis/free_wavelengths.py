@@ -55,7 +55,7 @@ class RoutedNetwork:
         """Return the number of edges of the shortest route of a pair."""
         return len(self.routes[s, d][0][0])
 
-    def one_route_a_pair(self) -> OpticalNetwork:
+    def one_route_per_pair(self) -> OpticalNetwork:
         """Return the network with one shortest route per pair, the one with fewest turns, along rows first.
 
         Where tiles are numbered row by row, that is dimension-order routing, which uses edges evenly.

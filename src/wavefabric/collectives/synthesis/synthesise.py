@@ -161,7 +161,7 @@ class _Run:
         if self.links:
             moves = sum(link_uses(each, distances(each.ranks, over.capacity)) for each, over in self.parts)
         #: End of the search, which leaves time to write the smallest possible number of moves.
-        self.deadline = clock.before_writing(self.begun, float(time_limit), moves)
+        self.deadline = clock.search_deadline(self.begun, float(time_limit), moves)
 
     def say_of(self, part: int) -> Progress:
         return lambda text: self.say(self.labels[part] + text)

@@ -185,7 +185,7 @@ class Receiver:
         # An error of exactly zero would give an infinite Q² and a warning: keep it finite.
         snr = 1 / np.maximum(error, np.finfo(float).tiny)
         ber = self.transmitter.format.ber(snr)
-        lost, offset = error >= self._strangers(), turns / grid.duration
+        lost, offset = error >= self._lost_frame_error(), turns / grid.duration
         for mode, channel in np.argwhere(lost)[:1]:
             others = f" (and {lost.sum() - 1} more)" if lost.sum() > 1 else ""
             where = f"mode {mine[mode] + 1}, channel {channel + 1}{others}"
@@ -195,7 +195,7 @@ class Receiver:
         measured = np.sqrt(error), wrong, ber, mutual, gmi, delay, offset, lost
         return ReceiverResult(10 * np.log10(snr), *measured, points)
 
-    def _strangers(self) -> float:
+    def _lost_frame_error(self) -> float:
         """Return the EVM² of symbols unrelated to the sent ones; a frame that reaches it counts as lost.
 
         Phase tracking over n symbols gives unrelated symbols a correlation of √(π/4n); a margin allows for
@@ -221,7 +221,7 @@ class Receiver:
             here = range(first, first + symbols.shape[1])
             for k, mode in enumerate(part):
                 pair, where = slice(2 * k, 2 * k + 2), slice(here.start, here.stop)
-                measures[:4, mode, where] = self._judge(device, symbols[pair], sent[pair])
+                measures[:4, mode, where] = self._quality_measures(device, symbols[pair], sent[pair])
                 measures[4, mode, where] = delay[pair].mean(axis=0)
                 measures[5, mode, where] = turns
                 for channel in (c for m, c in kept if m == mode and c in here):
@@ -300,7 +300,7 @@ class Receiver:
             noise = _unit_noise(device, grid, self.noise_seed, 2 * first_mode + k)
             field[k] += device.ifft(noise * scale).astype(field.dtype)
 
-    def _judge(self, device, symbols, sent) -> np.ndarray:
+    def _quality_measures(self, device, symbols, sent) -> np.ndarray:
         """Return squared EVM, bit error ratio, MI and GMI, (4, channels), both polarisations pooled."""
         xp, form, wrong = device.xp, self.transmitter.format, np.full(sent.shape[1], np.nan)
         square = (abs(symbols - sent) ** 2).sum(axis=(0, 2)) / (abs(sent) ** 2).sum(axis=(0, 2))

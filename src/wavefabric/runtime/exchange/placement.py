@@ -14,7 +14,7 @@ from wavefabric.base.errors import InputError, cut, quoted, visible
 from wavefabric.base.files.input import parse_toml, read_bytes
 from wavefabric.base.system.gpu_topology import GpuTopology
 from wavefabric.collectives import Schedule
-from wavefabric.collectives.assignment import all_assignments, descend, least_first
+from wavefabric.collectives.assignment import all_assignments, descend, lexicographic_order
 from wavefabric.collectives.structure import transfer_elements
 from wavefabric.runtime.device import Device, get_device
 from wavefabric.runtime.device.select import cuda_count
@@ -116,7 +116,7 @@ def best_placement(schedule: Schedule, topology: GpuTopology) -> Placement:
 
     tried = all_assignments(ranks, gpus, _EXACT)
     if tried is not None:
-        best, worst = (tried[least_first(values(tried))[0]] for values in (cost, kept_off_slowest))
+        best, worst = (tried[lexicographic_order(values(tried))[0]] for values in (cost, kept_off_slowest))
     else:
         swaps = list(product(range(ranks), range(gpus)))
 

@@ -121,7 +121,7 @@ class _Kernels:
         self._device, self._n, self._shared = device, np.int64(of.n), chosen.shared
         self._block = chosen.samples, chosen.lanes
         self.slots = comm.symmetric((self.blocks, 2, _SLOTS, parts, chosen.samples), _WORDS[real.itemsize])
-        lane_start, lane_part = dealt(np.diff(coupling.start), chosen.lanes)
+        lane_start, lane_part = distribute_parts(np.diff(coupling.start), chosen.lanes)
         at_once = chosen.outputs * chosen.lanes
         padded = -(-own // at_once) * at_once
         matrix = np.zeros((parts, padded), real)
@@ -205,7 +205,7 @@ def most_nbytes(coupling: PhaseGroupCoupling, n: int, dtype) -> int:
     return len(OPERATORS) * of_fields
 
 
-def dealt(rows, lanes: int) -> tuple[np.ndarray, np.ndarray]:
+def distribute_parts(rows, lanes: int) -> tuple[np.ndarray, np.ndarray]:
     """Distribute parts of phase groups among ``lanes`` rows of threads, so that field rows are spread evenly.
 
     ``rows`` are the numbers of field rows of the parts, which are dealt out largest first. Returns two
