@@ -65,8 +65,7 @@ class FastestSchedule:
     @property
     def gap(self) -> float:
         """Return how much longer than the bound of any schedule it takes, as a fraction of the bound."""
-        bound = self.cost.bound.seconds
-        return self.cost.seconds / bound - 1 if bound else 0.0
+        return (self.cost.ratio(self.cost.bound) or 1.0) - 1
 
 
 def fastest_schedule(
@@ -188,7 +187,7 @@ class _Search:
     def _exact(self) -> Iterator[_Result]:
         links, n, method = direct_links(self._fabric), self._fabric.ranks, "fewest steps over direct links"
         pieces = self._pieces or (n if self._collective in ("all-reduce", "broadcast", "reduce") else 1)
-        if links is None or self._collective not in COLLECTIVES:
+        if links is None:
             return
         if n * pieces > _MOST_EXACT:
             yield _failed(method, f"more than {_MOST_EXACT} chunks")
@@ -197,8 +196,8 @@ class _Search:
 
         def make() -> Schedule:
             elements = self._elements or default_elements(n, pieces)
-            wanted = layout(self._collective, n, elements, pieces, self._root)
-            return least_steps(wanted, links, time_limit=max(limit, 0.1)).schedule
+            operation = layout(self._collective, n, elements, pieces, self._root)
+            return least_steps(operation, links, time_limit=max(limit, 0.1)).schedule
 
         yield self._attempt(f"{method}, {pieces} piece{'s' * (pieces > 1)}", make)
 

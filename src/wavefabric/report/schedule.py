@@ -46,8 +46,8 @@ def schedule_content(schedule: Schedule, fabric: AnyFabric | None, nbytes: float
     sizes = transfer_elements(schedule) * element_bytes * (t["src"] != t["dst"])
     if time is not None:
         note = f"{nbytes / max(time.seconds, 1e-12) / 1e9:.3g} GB/s of the array, {time.model} model"
-        if time.bound.seconds > 0:
-            note += f", {time.seconds / time.bound.seconds:.2f} × the lower bound"
+        if (ratio := time.ratio(time.bound)) is not None:
+            note += f", {ratio:.2f} × the lower bound"
         content.tiles = [Tile(f"Time on {time.fabric}", time_words(time.seconds), note)]
         content.parts = {key: sum(getattr(r, key) for r in time.rounds) for key in _PARTS if time.rounds}
         content.parts_title = "Where the time goes"

@@ -11,6 +11,7 @@ from wavefabric.base.errors import InputError
 from wavefabric.collectives import TRANSFER, Schedule, direct_all_gather, levels, point_to_point, verify
 from wavefabric.collectives.conditions import COLLECTIVES
 from wavefabric.collectives.registry import build
+from wavefabric.fabric.cost_models.bus_bandwidth import most_elements
 from wavefabric.fabric.electrical.fabric import Fabric, Link
 from wavefabric.fabric.execution import run_schedule
 from wavefabric.fabric.execution.timed_schedule import (
@@ -75,7 +76,9 @@ def test_bandwidths_are_those_of_nccl_tests():
         assert (algbw, busbw) == pytest.approx((2.0, 2.0 * wanted[collective]))
     # Rank 1 hears from two.
     plan = SizedSchedule.of(point_to_point("own", 3, [(0, 1, 10), (2, 1, 20), (0, 0, 99), (0, 2, 5)]), 8)
-    assert (plan.collective, plan.busiest, plan.bytes) == ("custom", 240, 8 * 134)
+    assert (plan.collective, plan.bytes) == ("custom", 8 * 134)
+    assert most_elements(plan.schedule) * plan.width == 240
+    assert plan.bandwidths(1e-6)[1] == pytest.approx(240 / 1e-6 * 1e-9)
     assert plan.separate
 
 

@@ -22,7 +22,6 @@ from wavefabric.fabric import AnyFabric, PhotonicFabric
 from wavefabric.fabric.candidates import algorithm_grid, candidates_on
 from wavefabric.fabric.cost_models.cost import check_sizes, cost, model_for
 from wavefabric.fabric.draw.pictures import draw_costs
-from wavefabric.fabric.fastest import fastest_schedule
 from wavefabric.fabric.photonic.link_budget import LinkBudget
 from wavefabric.fabric.rank_order import depends_on_pair
 
@@ -96,7 +95,7 @@ def command(algorithm: source.RankedAlgorithmOptions, circuit: CircuitOptions, o
     else:
         refuse(changed(circuit, "circuits"), "with --algorithms", "with one schedule")
         chosen = _compared(options.algorithms, words, algorithm, setting.fabric, left_out)
-        if words and _OPTIMAL in [word.strip() for word in options.algorithms.split(",")]:
+        if words and _OPTIMAL in _listed(options.algorithms):
             chosen[_OPTIMAL] = _optimal(words[0], algorithm, setting.fabric, bytes_each, options.model)
     if options.bytes is None and (own := source.own_bytes(each.schedule for each in chosen.values())):
         bytes_each = [own]
@@ -115,6 +114,11 @@ def command(algorithm: source.RankedAlgorithmOptions, circuit: CircuitOptions, o
     conclude(options.as_json, facts, written, chain(shown, lines))
 
 
+def _listed(text: str) -> list[str]:
+    """Return the words of ``--algorithms``."""
+    return [word.strip() for word in text.split(",")]
+
+
 def _compared(
     text: str, words: list[str] | None, options: AlgorithmOptions, fabric: AnyFabric, left_out: dict[str, str]
 ) -> dict[str, Costed]:
@@ -123,7 +127,7 @@ def _compared(
         actual = " ".join(words) if words else "nothing"
         raise InputError(f"COLLECTIVE: {actual} given with --algorithms; allowed: one, such as all-reduce")
     requests: dict[str, tuple[AlgorithmOptions, Choice | None]] = {}
-    words_listed = [word.strip() for word in text.split(",")]
+    words_listed = _listed(text)
     for word in words_listed:
         name = word.partition(":")[0]
         if word in requests or words_listed.count(word) > 1:
@@ -169,6 +173,8 @@ def _optimal(
     if model not in ("auto", usual := model_for(fabric, fabric.ranks)):
         raise InputError(f"--model: {model} given with --algorithms optimal; allowed: auto, {usual}")
     choice("COLLECTIVE", collective, dict.fromkeys(c for a in ALGORITHMS.values() for c in a.collectives))
+    from wavefabric.fabric.fastest import fastest_schedule  # and the solvers, which no other algorithm needs
+
     how = {"pieces": options.pieces, "elements": options.elements, "root": options.root}
     fastest = [
         fastest_schedule(collective, fabric, size, until=now() + _SECONDS / len(sizes), **how)
@@ -231,7 +237,7 @@ def _all_costed(
         raise InputError(next(iter(failures.values())))
     choices = tuple(each.choice for each in chosen.values() if each.choice is not None)
     left_out |= Candidates(choices, {}).without(failures).left_out
-    if "auto" in [word.strip() for word in (request.algorithms or "").split(",")]:
+    if "auto" in _listed(request.algorithms or ""):
         fastest = [in_order(costed.values(), k)[0] for k in range(len(sizes))]
         costed = {n: each for n, each in costed.items() if each.choice is None or each in fastest}
     return costed

@@ -18,7 +18,6 @@ from wavefabric.collectives.candidates import Choice
 from wavefabric.collectives.conditions import kind, whole_elements
 from wavefabric.collectives.structure import sent_and_received
 from wavefabric.fabric import Cost
-from wavefabric.fabric.bounds.bound import LowerBound
 from wavefabric.fabric.cost_models.bus_bandwidth import bandwidths
 from wavefabric.fabric.execution.report import size_words
 from wavefabric.fabric.photonic.budget import slowest_circuit
@@ -197,9 +196,9 @@ def rows_of(costed: dict[str, Costed], sizes: list[int], rounds: bool) -> dict[s
                 **dict(zip(("algbw", "busbw"), _bandwidths(each, size, cost), strict=True)),
                 **parts,
                 "bound": vars(cost.bound),
-                "ratio": _ratio(cost, cost.bound),
+                "ratio": cost.ratio(cost.bound),
                 "bound_without_switches": cost.unaided and vars(cost.unaided),
-                "ratio_without_switches": cost.unaided and _ratio(cost, cost.unaided),
+                "ratio_without_switches": cost.unaided and cost.ratio(cost.unaided),
                 "order": each.order,
                 "grid": each.grid,
                 "busiest": cost.busiest,
@@ -284,7 +283,7 @@ def _costs_table(costed: dict[str, Costed], sizes: Sequence[int]) -> Table:
             cells += [time_words(sum(getattr(r, part) for r in cost.rounds)) for part in parts]
             for least in (cost.bound, cost.unaided):
                 if least is not None:
-                    ratio = _ratio(cost, least)
+                    ratio = cost.ratio(least)
                     cells += [time_words(least.seconds), "-" if ratio is None else f"{ratio:.2f}"]
             cells.append(cost.busiest)
             style = "bold" if many and best else ""
@@ -297,10 +296,6 @@ def _bandwidths(costed: Costed, size: int, cost: Cost) -> tuple[float, float]:
     if not cost.seconds:
         return 0.0, 0.0
     return bandwidths(costed.schedule, size / whole_elements(costed.schedule), cost.seconds)
-
-
-def _ratio(cost: Cost, least: LowerBound) -> float | None:
-    return cost.seconds / least.seconds if least.seconds else None
 
 
 def _parts(cost: Cost) -> dict[str, str]:

@@ -119,7 +119,7 @@ def _cost(schedule: Schedule, fabric: AnyFabric, size: int, **options: Any) -> t
 
 def _cost_words(price: Cost, size: int) -> tuple[str, dict[str, Any]]:
     """Return a cost of ``size`` B of the whole array compared with the bound, in words and as facts."""
-    ratio = price.seconds / price.bound.seconds if price.bound.seconds else None
+    ratio = price.ratio(price.bound)
     text = f"{size_words(size)} in {time_words(price.seconds)} on {price.fabric}, {price.model} model"
     if ratio is not None and ratio > 1 + EQUAL:
         text += f"; {ratio:.2f} times the bound of {time_words(price.bound.seconds)} for any schedule"

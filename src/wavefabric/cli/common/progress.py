@@ -79,8 +79,8 @@ def running(
         progress.finish()  # else the bar would overwrite the line
         if environment.rank() == 0:
             saved = checkpoint is not None and os.path.exists(checkpoint)  # False for a name that is too long
-            left = f"{command} resumes from {checkpoint}" if saved else "no checkpoint yet"
-            print(f"wavefabric: interrupted; {left}", file=sys.stderr)
+            advice = f"{command} resumes from {checkpoint}" if saved else "no checkpoint yet"
+            print(f"wavefabric: interrupted; {advice}", file=sys.stderr)
         raise Exit(exit_code()) from None
     finally:
         progress.finish()

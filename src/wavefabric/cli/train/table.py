@@ -138,8 +138,8 @@ def _lines(case: Case, memory: float) -> list[tuple[str, str]]:
         lines.append((name, f"{iteration.idle:.1%} of the iteration with free communication"))
     if workload is not None:
         need = largest_need(workload)
-        held = f"{three_digits(need.total / 1e9)} of {three_digits(memory / 1e9)} GB per GPU ({need.parts})"
-        lines.append(("memory", held))
+        used = f"{three_digits(need.total / 1e9)} of {three_digits(memory / 1e9)} GB per GPU"
+        lines.append(("memory", f"{used} ({need.parts})"))
     ring = f"x ring on an ideal switch of {rate_text(gpu_bandwidth(case.fabric))} a GPU"
     lines.append(("ratio", f"{case.ratio_to_ring:.3f} {ring}, which takes {time_words(case.ring.seconds)}"))
     free = f"x free communication, which takes {time_words(iteration.free_seconds)}"

@@ -11,7 +11,6 @@ from math import inf, isinf
 from typing import Any
 
 import numpy as np
-from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import csr_array, eye_array, hstack, vstack
 from scipy.sparse.csgraph import breadth_first_order, maximum_flow
 
@@ -47,8 +46,8 @@ def divide(links: Links, weights: np.ndarray, until: float = inf) -> Division | 
     """Divide links among pairs of ranks, for spanning trees from each root that take the shortest time.
 
     ``weights``: chunks that each rank sends as a root, whole numbers. Roots get the fewest trees, up to 64
-    per unit of weight, that reach the shortest time, else 8. None if links do not connect the ranks, or no
-    division into whole trees was found. `OutOfTime` after ``until``, a time of `deadline.now`.
+    per unit of weight, that reach the shortest time, else 8. None if links do not connect the ranks.
+    `OutOfTime` after ``until``, a time of `deadline.now`, or if no whole numbers of trees were found.
     """
     program = _Program(links, weights, until)
     best = program.fastest()
@@ -58,7 +57,7 @@ def divide(links: Links, weights: np.ndarray, until: float = inf) -> Division | 
     trees = next((k for k in range(1, _MOST_EXACT + 1) if _is_whole(k * loads)), _OTHERWISE)
     carried = program.whole(program.even(seconds), trees)
     if carried is None:
-        return None
+        raise OutOfTime
     table = np.zeros((links.ranks, links.ranks), np.int32)
     table[program.pairs[:, 0], program.pairs[:, 1]] = carried
     return Division(table, trees, program.rounds(carried) / trees, seconds / program.unit)
@@ -136,6 +135,8 @@ class _Program:
         `_SECONDS`. Roots send ``amount`` × weight. ``near``: lower and upper limits of the loads, which are
         then whole numbers.
         """
+        from scipy.optimize import Bounds, LinearConstraint, milp  # a quarter of a second, for this alone
+
         count, resources = len(self.pairs), len(self._limits)
         goal = np.r_[np.full(count, _ROUND_OFF if time is None else 1e-7), 1.0]
         low, high = near or (np.zeros(count), np.full(count, inf))

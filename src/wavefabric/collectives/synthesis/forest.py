@@ -82,21 +82,21 @@ def _forest(demand: Demand, links: Links, trees: int | None, stop: Deadline, mos
         division = divide(links, weights, stop.at)
         if division is None:
             raise InputError("links: they do not join the ranks; allowed: links that do")
-        wanted, table = weights * division.trees, division.carried
+        tree_counts, table = weights * division.trees, division.carried
         in_all = division.rounds / int(weights.sum())
     else:
-        wanted = weights * trees
-        rounds, table = _even_division(links, wanted, trees, stop)
-        in_all = rounds / int(wanted.sum())
-    return _pack(table, wanted, stop) if in_all <= most else [], in_all
+        tree_counts = weights * trees
+        rounds, table = _even_division(links, tree_counts, trees, stop)
+        in_all = rounds / int(tree_counts.sum())
+    return _pack(table, tree_counts, stop) if in_all <= most else [], in_all
 
 
 def _even_division(
-    links: Links, wanted: np.ndarray, trees: int, stop: Deadline
+    links: Links, tree_counts: np.ndarray, trees: int, stop: Deadline
 ) -> tuple[Fraction, np.ndarray]:
     """Divide links among pairs of ranks in turn; return the rounds needed, and the trees of each pair.
 
-    The rounds are the fewest in which the pairs carry ``wanted[r]`` spanning trees from each root r. The
+    The rounds are the fewest in which the pairs carry ``tree_counts[r]`` spanning trees from each root r. The
     table has how many trees rank a sends to rank b: shape (ranks, ranks).
     """
     n = links.ranks
@@ -105,10 +105,10 @@ def _even_division(
 
     def carries(rounds: Fraction) -> bool:  # a flow from all roots reaches every rank (Edmonds 1973)
         stop.check()
-        table = _divide(rounds, links, routes, wanted.sum())
-        graph = csr_array(np.pad(np.vstack((table, wanted)), ((0, 0), (0, 1))))
-        direct = bool((table + np.diag(wanted) >= wanted[:, None]).all())
-        return direct or all(maximum_flow(graph, n, v).flow_value >= wanted.sum() for v in range(n))
+        table = _divide(rounds, links, routes, tree_counts.sum())
+        graph = csr_array(np.pad(np.vstack((table, tree_counts)), ((0, 0), (0, 1))))
+        direct = bool((table + np.diag(tree_counts) >= tree_counts[:, None]).all())
+        return direct or all(maximum_flow(graph, n, v).flow_value >= tree_counts.sum() for v in range(n))
 
     high = next((r for i in range(64) if carries(r := Fraction(trees << i, max(capacities)))), None)
     if high is None:
@@ -116,7 +116,7 @@ def _even_division(
     steps = (Fraction(i, c) for c in capacities if high * c < 1e5 for i in range(int(high * c) + 1))
     tried = sorted({high, *steps})
     rounds = tried[bisect_left(tried, True, key=carries)]
-    return rounds, _divide(rounds, links, routes, wanted.sum())
+    return rounds, _divide(rounds, links, routes, tree_counts.sum())
 
 
 def _strides(ranks: int) -> list[int]:

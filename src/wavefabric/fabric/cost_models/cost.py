@@ -50,6 +50,10 @@ class Cost:
     unaided: LowerBound | None = None  # bound without multicast switches, if the fabric has them
     reconfiguration: ReconfigurationPlan | None = field(default=None, repr=False, compare=False)
 
+    def ratio(self, least: LowerBound) -> float | None:
+        """Return the total time over a lower bound of it, or None if the bound is 0."""
+        return self.seconds / least.seconds if least.seconds else None
+
 
 def check_sizes(schedule: Schedule, fabric: AnyFabric, element_bytes: float) -> None:
     """Raise `InputError` unless the schedule is valid, fits the fabric, and the element size is positive."""

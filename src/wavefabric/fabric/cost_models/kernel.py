@@ -77,7 +77,7 @@ def kernel(
 
 
 class PlanEvent(NamedTuple):
-    """What a rank does during an interval of time (s): it moves data or waits, or its message is on the way.
+    """Describes what a rank does during an interval of time (s): moves of data, waits, messages on the way.
 
     ``kind`` is ``"put"``, ``"add"``, ``"add and put"`` or ``"copy"`` (moves of ``nbytes`` bytes), ``"wait"``,
     or ``"signal"`` or ``"packets"`` (messages on the way to the rank ``peer``).

@@ -115,8 +115,8 @@ def draw_flow(
         order = f"the order {','.join(map(str, numbers))}" if len(numbers) <= 16 else "another order"
         words += f" in {order}"
     words += f", {counted(schedule.communication_rounds, 'round')}, {time_words(cost.seconds)}"
-    if cost.bound.seconds:
-        words += f" ({cost.seconds / cost.bound.seconds:.2f} times the bound)"
+    if (ratio := cost.ratio(cost.bound)) is not None:
+        words += f" ({ratio:.2f} times the bound)"
     words += f"; busiest: {cost.busiest}" if cost.busiest else ""
     figure = style.dark_figure(12.6, 6.3, (schedule.name, words))
     graph.graph(figure, (0.015, 0.07, 0.45, 0.80), fabric, loads)

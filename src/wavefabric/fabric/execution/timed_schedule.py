@@ -10,7 +10,7 @@ from wavefabric.base.errors import InputError, ensure
 from wavefabric.collectives import Schedule, direct_all_gather
 from wavefabric.collectives.conditions import CUT_BY_RANK, kind, operation, whole_elements
 from wavefabric.collectives.plans.plan import PROTOCOLS, compile_plan
-from wavefabric.fabric.cost_models.bus_bandwidth import OF_ALL_RANKS, bus_factor, most_elements
+from wavefabric.fabric.cost_models.bus_bandwidth import OF_ALL_RANKS, bandwidths
 from wavefabric.fabric.execution.timing import Ranks, timed
 from wavefabric.runtime.device import bfloat16
 from wavefabric.runtime.exchange.transports.base import Program
@@ -108,20 +108,18 @@ def _meet(comm) -> None:
 
 @dataclass(frozen=True)
 class SizedSchedule:
-    """A schedule for ``bytes`` bytes of data; ``busiest``: most bytes that any rank sends or receives."""
+    """A schedule for ``bytes`` bytes of data, whose elements have ``width`` bytes."""
 
     schedule: Schedule
     collective: str
     root: int | None
     bytes: int
-    busiest: int
+    width: int
 
     @classmethod
     def of(cls, schedule: Schedule, width: int) -> "SizedSchedule":
         """Return the `SizedSchedule` of a schedule whose elements have ``width`` bytes."""
-        return cls(
-            schedule, *kind(schedule), whole_elements(schedule) * width, most_elements(schedule) * width
-        )
+        return cls(schedule, *kind(schedule), whole_elements(schedule) * width, width)
 
     @property
     def separate(self) -> bool:
@@ -135,9 +133,8 @@ class SizedSchedule:
 
     def bandwidths(self, seconds: float) -> tuple[float, float]:
         """Return algorithm and bus bandwidth (algbw, busbw of nccl-tests) in GB/s of a run of ``seconds``."""
-        algbw = self.bytes / seconds * 1e-9
-        factor = bus_factor(self.collective, self.schedule.ranks)
-        return algbw, self.busiest / seconds * 1e-9 if factor is None else algbw * factor
+        algbw, busbw = bandwidths(self.schedule, self.width, seconds)
+        return algbw * 1e-9, busbw * 1e-9
 
 
 def largest_buffers(sizes: list[SizedSchedule]) -> dict[str, int]:

@@ -17,8 +17,6 @@ from wavefabric.base.units import show
 from wavefabric.fabric.electrical import families
 from wavefabric.fabric.electrical.fabric import Fabric, KernelTimes, Link, TransportTimes
 from wavefabric.fabric.electrical.static_routes import check_connected
-from wavefabric.fabric.io.importers.nccl_xml import LACKING, read_nccl_xml
-from wavefabric.fabric.io.importers.nvidia_smi import read_topo
 from wavefabric.fabric.io.presets import PRESETS, presets
 from wavefabric.fabric.io.tables import ElectricalTable, FabricLinkTable, FamilyTable, PhotonicTable
 from wavefabric.fabric.io.writing import to_toml
@@ -72,10 +70,13 @@ def _read(path: Path) -> Fabric | PhotonicFabric:
     def read(text: str) -> Fabric | PhotonicFabric:
         text = text.removeprefix("\ufeff")
         kind = format_of(text)
-        if kind == "nvidia-smi":
-            return read_topo(text, name=path.stem)
         if kind == "toml":
             return from_toml(text)
+        from wavefabric.fabric.io.importers.nccl_xml import LACKING, read_nccl_xml
+        from wavefabric.fabric.io.importers.nvidia_smi import read_topo
+
+        if kind == "nvidia-smi":
+            return read_topo(text, name=path.stem)
         fabric = read_nccl_xml(text, name=path.stem)
         if fabric.description.endswith(LACKING):
             command = f"wavefabric fabric show {path} --nvlinks N --save mine.toml"

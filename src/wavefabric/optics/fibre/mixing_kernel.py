@@ -22,7 +22,7 @@ class CpuMixingKernels:
         self._kernels: Any = device.kernels(TABLE)
 
     def mix(self, device, field, matrices, starts) -> None:
-        """For each k, multiply n rows of ``field`` from row ``starts[k]`` by ``matrices[k]``, in place."""
+        """Multiply in place, for each k, n rows of ``field`` from row ``starts[k]`` by ``matrices[k]``."""
         tallest = max(map(len, matrices))
         scratch = device.empty((device.threads, 2, tallest, _SIDE), np.float64)
         for start, u in zip(starts, matrices, strict=True):

@@ -16,7 +16,7 @@ class MixingKernels:
             self._functions[np.dtype(dtype)] = module.get_function("mix_rows")
 
     def mix(self, device, field, matrices, starts) -> None:
-        """For each k, multiply n rows of ``field`` from row ``starts[k]`` by ``matrices[k]``, in place."""
+        """Multiply in place, for each k, n rows of ``field`` from row ``starts[k]`` by ``matrices[k]``."""
         function, samples = self._functions[field.dtype], field.shape[1]
         for start, u in zip(starts, matrices, strict=True):
             lanes = min(8, -(-len(u) // ROWS))

@@ -77,8 +77,8 @@ class RankCheckpoint:
             if last or not self.exists():
                 raise
             if self.comm.rank == 0:
-                kept = f"the run continues, its last checkpoint {self.path} is whole"
-                text = f"{error.filename}: {error.strerror}; {kept}"
+                outcome = f"the run continues, its last checkpoint {self.path} is whole"
+                text = f"{error.filename}: {error.strerror}; {outcome}"
                 warnings.warn(text, RuntimeWarning, stacklevel=3)
 
     def _save(self, arrays: Arrays, state: dict[str, Any]) -> None:
