@@ -19,6 +19,7 @@ from wavefabric.collectives import (
     ring_all_reduce,
     why_refused,
 )
+from wavefabric.collectives.registry import BY_RAILS, options_of
 
 RANKS = st.integers(1, 9)
 COUNTS = st.integers(0, 5)
@@ -55,7 +56,7 @@ SCHEDULES = st.one_of(*BUILDERS.values())
 OPERATIONS = [(a.name, c) for a in ALGORITHMS.values() for c in a.collectives]
 _EXTENT = st.integers(1, 3)
 _GRIDS = {
-    "ring": st.none() | st.tuples(st.integers(1, 4), st.integers(1, 4)),
+    **dict.fromkeys(BY_RAILS, st.none() | st.tuples(st.integers(1, 4), st.integers(1, 4))),
     "hierarchical": st.tuples(st.integers(1, 5), st.integers(1, 4)),
     "squares": st.sampled_from([(2, 2), (2, 4), (4, 2), (4, 4)]),
     "torus": st.lists(_EXTENT, min_size=1, max_size=3),
@@ -68,7 +69,7 @@ def builds(draw, operations=None, ranks=None, pieces=4):
     """Arguments that `build` accepts: (algorithm, collective, ranks, elements), and a dict of options."""
     algorithm, collective = draw(st.sampled_from(OPERATIONS) if operations is None else operations)
     options, n = {}, draw(st.integers(1, 12) if ranks is None else ranks)
-    known = ALGORITHMS[algorithm].options
+    known = options_of(algorithm, collective)
     if "grid" in known:
         options["grid"] = draw(_GRIDS[algorithm])
         n = n if options["grid"] is None else prod(options["grid"])

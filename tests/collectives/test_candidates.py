@@ -40,7 +40,8 @@ def test_nodes_of_every_size_and_radices_with_other_groups():
         6,
         24,
     ]  # others have groups of these
-    assert [c.pieces for c in result if c.algorithm == "tree"] == list(PIECES)
+    assert [c.pieces for c in result if c.algorithm == "tree" and c.grid is None] == list(PIECES)
+    assert {c.grid for c in result if c.algorithm == "double-tree"} == {None, (3, 8)}
     many = candidates("all-reduce", 240, switches="none", grids=[(30, 8)]).choices
     assert {choice.grid for choice in many if choice.algorithm == "hierarchical"} == {(30, 8)}
     assert len([choice.radix for choice in many if choice.algorithm == "recursive"]) == FEW

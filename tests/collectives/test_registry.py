@@ -24,7 +24,7 @@ from wavefabric.collectives import (
     why_refused,
 )
 from wavefabric.collectives.conditions import ROOTED
-from wavefabric.collectives.registry import rings_of, size_bounds
+from wavefabric.collectives.registry import channels_of, size_bounds
 
 #: Of what only copies; a chunk is written once there.
 _COPIES = [(a, c) for a, c in OPERATIONS if c in ("all-gather", "broadcast", "gather", "scatter")]
@@ -42,7 +42,7 @@ def full(arguments):
     """The same with at least one element in every chunk, and two ranks."""
     (algorithm, collective, ranks, _), options = arguments
     ranks = max(ranks, 2)
-    chunks = options.get("pieces", 1) * rings_of(algorithm, options.get("grid"))
+    chunks = options.get("pieces", 1) * channels_of(algorithm, options.get("grid"))
     return (algorithm, collective, ranks, 2 * ranks * chunks), options
 
 
@@ -170,7 +170,10 @@ REFUSED = {
     "radix: 3 given; allowed: none, ring has no radix": ("ring", "reduce", 3, {"radix": 3}),
     "root: 3; allowed: whole numbers from 0 to 2": ("tree", "reduce", 3, {"root": 3}),
     "root: 1 given; allowed: 0, all-reduce has no root": ("tree", "all-reduce", 3, {"root": 1}),
-    "grid: (2, 2) given; allowed: none, tree has no grid": ("tree", "reduce", 4, {"grid": (2, 2)}),
+    "grid: (2, 2) given; allowed: none, bruck has no grid": ("bruck", "all-gather", 4, {"grid": (2, 2)}),
+    "radix: 4 given; allowed: none, hierarchical all-to-all has no radix": (
+        "hierarchical", "all-to-all", 8, {"radix": 4}
+    ),
     "grid: 2x2 given; allowed: a product of 6, the ranks": ("mesh", "halo", 6, {"grid": (2, 2)}),
     "grid: 5 given; allowed: ranks along each axis": ("mesh", "halo", 5, {"grid": 5}),
     "grid[1]: 0; allowed: whole numbers from 1": ("mesh", "halo", 4, {"grid": (4, 0)}),
@@ -188,7 +191,7 @@ REFUSED = {
         "ring", "all-reduce", 8, {"grid": (8,)}
     ),
     "grid: 2x3 given; allowed: a product of 8, the ranks": ("ring", "all-reduce", 8, {"grid": (2, 3)}),
-    "ranks: 1024 given, ring all-gather of 8 rings has up to 8388608 chunks and moves 33554432; "
+    "ranks: 1024 given, ring all-gather of 8 channels has up to 8388608 chunks and moves 33554432; "
     "allowed: fewer ranks, 2097152 chunks, 8388608 moves": (
         "ring", "all-gather", 1024, {"grid": (128, 8)}
     ),
@@ -207,7 +210,7 @@ def test_extents_are_upper_bounds(arguments):
     (algorithm, collective, ranks, elements), options = arguments
     schedule = build(algorithm, collective, ranks, elements + 100, **options)
     radix = options.get("radix") or 2
-    pieces = options.get("pieces", 1) * rings_of(algorithm, options.get("grid"))
+    pieces = options.get("pieces", 1) * channels_of(algorithm, options.get("grid"))
     chunks, moves = size_bounds(algorithm, collective, ranks, pieces, radix)
     assert sum(sizes.size for sizes in schedule.sizes) <= chunks
     assert schedule.transfers["count"].sum() <= moves

@@ -8,7 +8,7 @@ from wavefabric.base.errors import show
 from wavefabric.collectives.builders.recursive import factors
 from wavefabric.collectives.plans.plan import MOST_RANKS as MOST_PLANNED
 from wavefabric.collectives.plans.plan import PROTOCOLS
-from wavefabric.collectives.registry import ALGORITHMS, why_refused
+from wavefabric.collectives.registry import ALGORITHMS, BY_RAILS, options_of, why_refused
 
 #: Values of `Choice.protocol`: the transport's default, copy engines, or kernels with one of the `PROTOCOLS`.
 VARIANTS = ("auto", "copies", *PROTOCOLS)
@@ -97,18 +97,17 @@ def candidates(
     # A halo exchange on another grid is another operation, so no other grid is tried.
     axes = [(n, ranks // n) for n in range(2, ranks) if ranks % n == 0] if collective != "halo" else []
     shapes = list(dict.fromkeys([*grids, *axes]))[: 1 if ranks >= MANY else None] or [None]
-    rings = [None, *grids[:1]]
+    rails = [None, *grids[:1]]
     allowed: list[Choice] = []
     left_out: dict[str, str] = {}
     for name, algorithm in ALGORITHMS.items():
         if collective not in algorithm.collectives:
             continue
+        options = options_of(name, collective)
         forms = [
             Choice(name, radix, length, grid=shape)
-            for shape in (rings if name == "ring" else shapes if "grid" in algorithm.options else [None])
-            for radix in (
-                _radices(name, shape[0] if shape else ranks) if "radix" in algorithm.options else [None]
-            )
+            for shape in (rails if name in BY_RAILS else shapes if "grid" in options else [None])
+            for radix in (_radices(name, shape[0] if shape else ranks) if "radix" in options else [None])
             for length in (pieces if collective in algorithm.pipelined else (1,))
         ]
         fitting = [choice for choice in forms if refused(choice, collective, ranks) is None]

@@ -7,7 +7,16 @@ from math import prod
 
 from wavefabric.base.arguments import whole
 from wavefabric.base.errors import InputError, choice, ensure, not_one_of
-from wavefabric.collectives.builders import bruck, direct, messages, recursive, ring, switched, trees
+from wavefabric.collectives.builders import (
+    bruck,
+    direct,
+    messages,
+    node_trees,
+    recursive,
+    ring,
+    switched,
+    trees,
+)
 from wavefabric.collectives.builders.hierarchical import hierarchical
 from wavefabric.collectives.conditions import COLLECTIVES, CUT_BY_RANK, ROOTED
 from wavefabric.collectives.schedule import Schedule
@@ -33,6 +42,8 @@ class Algorithm:
     pipelined: tuple[str, ...] = ()
 
 
+#: Algorithms that run without a grid too; on one each local rank has a ring or tree between nodes.
+BY_RAILS = ("ring", "tree", "double-tree")
 _SUMS = ("all-gather", "reduce-scatter", "all-reduce")
 _TREES = ("broadcast", "reduce", "all-reduce")
 _PIPELINED = {
@@ -40,13 +51,14 @@ _PIPELINED = {
     "tree": _TREES,
     "double-tree": _TREES,
     "nvls": ("all-reduce",),
+    "hierarchical": ("all-to-all",),
 }
 _PAIRS = ("all-to-all", "reduce-scatter", "all-gather")
 _SUMMARIES = {
     "ring": "everybody sends to the next rank; on nodes (--grid NODESxGPUS) a ring by each GPU's adapter",
     "bidirectional-ring": "a ring used both ways at once: half the rounds",
-    "tree": "binary tree, pipelined by pieces",
-    "double-tree": "two complementary binary trees, each for half of the array, pipelined by pieces",
+    "tree": "binary tree, pipelined by pieces; on nodes (--grid NODESxGPUS) a tree of nodes by each adapter",
+    "double-tree": "two complementary binary trees, each for half of the array; on nodes as tree",
     "binomial": "binomial tree: as few rounds as one message a round allows",
     "recursive": "doubling and halving, or any radix: few rounds, least volume",
     "recursive-exchange": "whole arrays exchanged in growing groups: fewest rounds",
@@ -74,15 +86,20 @@ ALGORITHMS: dict[str, Algorithm] = {
     for name, collectives, options, builder in (
         ("ring", (*_SUMS, "broadcast", "reduce"), ("pieces", "root", "grid"), ring.ring),
         ("bidirectional-ring", _SUMS, ("pieces",), ring.bidirectional_ring),
-        ("tree", _TREES, ("pieces", "root"), trees.tree),
-        ("double-tree", _TREES, ("pieces", "root"), trees.double_tree),
+        ("tree", _TREES, ("pieces", "root", "grid"), node_trees.tree),
+        ("double-tree", _TREES, ("pieces", "root", "grid"), node_trees.double_tree),
         ("binomial", ("broadcast", "reduce", "gather", "scatter"), ("pieces", "root"), trees.binomial),
         ("recursive", _SUMS, ("pieces", "radix"), recursive.recursive),
         ("recursive-exchange", ("all-reduce",), ("pieces", "radix"), recursive.recursive_exchange),
         ("bruck", ("all-gather", "all-to-all"), ("pieces", "radix"), bruck.bruck),
         ("direct", COLLECTIVES, ("pieces", "root"), direct.direct),
         ("pairwise", _PAIRS, ("pieces",), direct.pairwise),
-        ("hierarchical", (*_SUMS, "broadcast"), ("pieces", "radix", "root", "grid"), hierarchical),
+        (
+            "hierarchical",
+            (*_SUMS, "broadcast", "all-to-all"),
+            ("pieces", "radix", "root", "grid"),
+            hierarchical,
+        ),
         ("squares", ("all-reduce",), ("pieces", "grid"), recursive.squares),
         ("nvls", (*_SUMS, "broadcast", "reduce"), ("pieces", "root"), switched.nvls),
         ("nvls-one-shot", ("all-reduce",), ("pieces",), switched.nvls_one_shot),
@@ -144,8 +161,9 @@ def _checked(
         raise InputError(f"collective: {not_one_of(collective, known.collectives)} ({algorithm})")
     whole("ranks", ranks, 1, MOST_RANKS)
     for option, value, default in (("pieces", pieces, 1), ("radix", radix, None), ("grid", grid, None)):
-        if value != default and option not in known.options:
-            raise InputError(f"{option}: {value!r} given; allowed: none, {algorithm} has no {option}")
+        if value != default and option not in options_of(algorithm, collective):
+            lacks = algorithm if option not in known.options else f"{algorithm} {collective}"
+            raise InputError(f"{option}: {value!r} given; allowed: none, {lacks} has no {option}")
     whole("pieces", pieces, 1)
     whole("root", root, 0, ranks - 1)
     ensure(not root or collective in ROOTED, "root", f"{root} given", f"0, {collective} has no root")
@@ -155,11 +173,11 @@ def _checked(
         raise InputError(f"ranks: {ranks} given; allowed: {allowed}")
     shape = _grid(algorithm, ranks, grid) if "grid" in known.options else ()
     # Refuse schedules that would not fit into memory, or take very long to verify.
-    rings = rings_of(algorithm, shape)
-    chunks, moves = size_bounds(algorithm, collective, ranks, rings, radix)
+    channels = channels_of(algorithm, shape)
+    chunks, moves = size_bounds(algorithm, collective, ranks, channels, radix)
     most = min(MOST_CHUNKS // chunks, MOST_MOVES // max(moves, 1))
     if not most:
-        several = f" of {rings} rings" if rings > 1 else ""
+        several = f" of {channels} channels" if channels > 1 else ""
         actual = (
             f"{ranks} given, {algorithm} {collective}{several} has up to {chunks} chunks and moves {moves}"
         )
@@ -170,9 +188,17 @@ def _checked(
     return {option: options[option] for option in known.options}
 
 
-def rings_of(algorithm: str, grid: Sequence[int] | None) -> int:
-    """Return the number of parallel rings: GPUs per node of a ``grid`` for "ring", else 1."""
-    return grid[1] if algorithm == "ring" and grid else 1
+def options_of(algorithm: str, collective: str) -> tuple[str, ...]:
+    """Return the options of `build` that an algorithm's schedule of a collective operation depends on."""
+    options = ALGORITHMS[algorithm].options
+    # Data of the all-to-all go from node to node at once, not in groups of nodes.
+    relayed = (algorithm, collective) == ("hierarchical", "all-to-all")
+    return tuple(option for option in options if not (relayed and option == "radix"))
+
+
+def channels_of(algorithm: str, grid: Sequence[int] | None) -> int:
+    """Return how many rings or (double) trees run in parallel on a ``grid``: GPUs per node, else 1."""
+    return grid[1] if algorithm in BY_RAILS and grid else 1
 
 
 def size_bounds(
@@ -191,6 +217,8 @@ def size_bounds(
     if collective == "all-to-all":
         data *= 2
         digits = next(d for d in range(ranks.bit_length() + 1) if radix**d >= ranks)
+        if algorithm == "hierarchical":
+            scratch = ranks * chunks
         if algorithm == "bruck":
             scratch, moves = 2 * digits * ranks * chunks, (2 * digits + 2) * ranks * chunks
     elif algorithm in ("recursive-exchange", "squares", "direct") and collective in ("all-reduce", "reduce"):
@@ -211,7 +239,7 @@ def _grid(algorithm: str, ranks: int, grid: Sequence[int] | None) -> tuple[int, 
     if algorithm == "squares" and (ranks < 4 or ranks & (ranks - 1)):
         raise InputError(f"ranks: {ranks} given; allowed: powers of two from 4 (squares)")
     if grid is None:
-        return () if algorithm == "ring" else messages.near_square(ranks)
+        return () if algorithm in BY_RAILS else messages.near_square(ranks)
     try:
         axes = tuple(grid)
     except TypeError:
@@ -221,7 +249,7 @@ def _grid(algorithm: str, ranks: int, grid: Sequence[int] | None) -> tuple[int, 
     actual = f"grid: {'x'.join(map(str, shape))} given"
     if prod(shape) != ranks:
         raise InputError(f"{actual}; allowed: a product of {ranks}, the ranks")
-    if algorithm in ("hierarchical", "ring") and len(shape) != 2:
+    if algorithm in ("hierarchical", *BY_RAILS) and len(shape) != 2:
         raise InputError(f"{actual}; allowed: nodes and GPUs of each, such as 4x8 ({algorithm})")
     if algorithm == "squares" and (len(shape) != 2 or any(n < 2 or n & (n - 1) for n in shape)):
         raise InputError(f"{actual}; allowed: two powers of two from 2 (squares)")

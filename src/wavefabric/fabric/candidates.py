@@ -10,7 +10,7 @@ import numpy as np
 
 from wavefabric.base.errors import InputError, ensure
 from wavefabric.collectives.candidates import Candidates, Choice, candidates
-from wavefabric.collectives.registry import ALGORITHMS, why_refused
+from wavefabric.collectives.registry import ALGORITHMS, BY_RAILS, why_refused
 from wavefabric.fabric.cost_models.cost import AnyFabric
 from wavefabric.fabric.electrical.fabric import Fabric
 from wavefabric.fabric.electrical.static_routes import wires
@@ -88,13 +88,13 @@ def node_grid(fabric: Fabric, gpus: Sequence[int]) -> tuple[int, int] | None:
 def algorithm_grid(algorithm: str, ranks: int, fabric: AnyFabric | None) -> tuple[int, ...] | None:
     """Return the value of an algorithm's option ``grid``; None if it has no such option or no grid fits.
 
-    It is (nodes, GPUs per node) or, except for a ring, the sides of the grid of tiles, mesh or torus.
+    It is (nodes, GPUs per node) or, but for rings and trees, the sides of the grid of tiles, mesh or torus.
     """
     if fabric is None or algorithm not in ALGORITHMS or "grid" not in ALGORITHMS[algorithm].options:
         return None
     light = isinstance(fabric, PhotonicFabric)
     nodes = None if light or ranks > fabric.ranks else node_grid(fabric, range(ranks))
-    if algorithm == "ring":
+    if algorithm in BY_RAILS:
         return nodes
     grid = nodes or own_grid(fabric)
     if not grid or prod(grid) != ranks or (fabric.ranks != ranks and not nodes):

@@ -7,7 +7,7 @@ from math import inf
 from typing import Any
 
 from wavefabric.base.arguments import positive, whole
-from wavefabric.base.errors import InputError, choice
+from wavefabric.base.errors import InputError, choice, ensure
 from wavefabric.base.units import time_words
 from wavefabric.collectives.conditions import (
     COLLECTIVES,
@@ -16,17 +16,18 @@ from wavefabric.collectives.conditions import (
     layout,
     whole_elements,
 )
-from wavefabric.collectives.registry import ALGORITHMS, build, rings_of, size_bounds, why_refused
+from wavefabric.collectives.registry import ALGORITHMS, build, channels_of, size_bounds, why_refused
 from wavefabric.collectives.schedule import Schedule
 from wavefabric.collectives.synthesis.deadline import OutOfTime, fraction, now
 from wavefabric.collectives.synthesis.forest import Forest, forest_schedule, forests
 from wavefabric.collectives.synthesis.problem import Undecided
 from wavefabric.collectives.synthesis.synthesise import least_steps
+from wavefabric.collectives.synthesis.translated_trees import SERVED, translated_schedule, translated_trees
 from wavefabric.collectives.verify import verify
-from wavefabric.fabric.candidates import algorithm_grid
+from wavefabric.fabric.candidates import algorithm_grid, node_grid, own_grid
 from wavefabric.fabric.cost_models.cost import Cost, cost
 from wavefabric.fabric.electrical.fabric import Fabric
-from wavefabric.fabric.electrical.synthesis_problem import direct_links, routed_links
+from wavefabric.fabric.electrical.synthesis_problem import direct_links, routed_links, translation_loads
 
 #: Largest number of chunks of all ranks together; with more, posing the problem takes too long.
 MOST_CHUNKS = 1 << 19
@@ -81,10 +82,11 @@ def fastest_schedule(
 ) -> FastestSchedule:
     """Return the fastest schedule of ``nbytes`` B of the whole array, of all that the methods find.
 
-    Methods: every algorithm of the registry; spanning trees over evenly divided links and over the division
-    of `collectives.synthesis.division`, which reaches the shortest time of any trees; on fabrics whose GPUs
-    are joined by direct links, the fewest steps by a solver. The search ends when a schedule meets the
-    bound, or at the time ``until`` (`deadline.now`).
+    Methods: every algorithm of the registry; on machines that repeat along the axes of a grid, trees of one
+    GPU and their translations; spanning trees over evenly divided links and over the division of
+    `collectives.synthesis.division`, which reaches the shortest time of any trees; on fabrics whose GPUs are
+    joined by direct links, the fewest steps by a solver. The search ends when a schedule meets the bound, or
+    at the time ``until`` (`deadline.now`).
 
     ``pieces`` and ``elements`` fix how the array is cut, by default as is fastest. ``progress`` is called
     with a line of text at each improvement. `InputError` for an unknown collective, and for numbers out of
@@ -117,6 +119,14 @@ def most_pieces(collective: str, ranks: int) -> int:
     return MOST_CHUNKS // (2 * chunks if collective == "all-to-all" else chunks)
 
 
+def translation_shapes(fabric: Fabric) -> list[tuple[int, ...]]:
+    """Return the periodic grids along whose axes a fabric may look the same from every GPU."""
+    shapes = [node_grid(fabric, range(fabric.ranks)), own_grid(fabric), (fabric.ranks,)]
+    if fabric.ranks & (fabric.ranks - 1) == 0:
+        shapes.append((2,) * (fabric.ranks.bit_length() - 1))  # a hypercube
+    return list(dict.fromkeys(shape for shape in shapes if shape))
+
+
 def _failed(method: str, why: str) -> _Result:
     return Attempt(method, why=why), None, None
 
@@ -144,6 +154,7 @@ class _Search:
     def attempts(self) -> Iterator[_Result]:
         """Yield the attempts of all methods, those that are ready at once first."""
         yield from self._registry()
+        yield from self._translated()
         yield from self._exact()
         yield from self._trees()
 
@@ -160,21 +171,21 @@ class _Search:
     def _registry(self) -> Iterator[_Result]:
         n, alone = self._fabric.ranks, self._nbytes / max(link.bandwidth for link in self._fabric.links)
         for name in sorted(ALGORITHMS, key=lambda name: name != "direct"):
-            # A switch reads one piece while it writes another: enough pieces keep both directions busy.
-            pipelined = (
-                ALGORITHMS[name].switched and self._collective == "all-reduce" and self._pieces is None
-            )
-            fill = min(round((alone / (self._latency or 1e-9)) ** 0.5), MOST_CHUNKS // (4 * n * n))
-            grid = algorithm_grid(name, n, self._fabric)
-            for pieces in (self._pieces or 1, *[fill] * (pipelined and fill > 1)):
+            if self._collective not in (algorithm := ALGORITHMS[name]).collectives:
+                continue
+            grid, cuts = algorithm_grid(name, n, self._fabric), [self._pieces or 1]
+            channels = channels_of(name, grid)
+            if self._collective in algorithm.pipelined and self._pieces is None:
+                # While one piece crosses a link, others cross the links before and behind it.
+                most = MOST_CHUNKS // size_bounds(name, self._collective, n, channels)[0]
+                fill = round((alone / (self._latency or 1e-9)) ** 0.5)
+                cuts = sorted({1, *(min(fill * more, most) for more in (1, 4) if min(fill * more, most) > 1)})
+            for pieces in cuts:
                 how = {"pieces": pieces, "root": self._root, "grid": grid}
-                parts = pieces * rings_of(name, grid)
+                parts = pieces * channels
                 method = f"algorithm {name}" + (f", {pieces} pieces" if pieces > 1 else "")
                 if why := why_refused(name, self._collective, n, **how):
-                    if self._collective in ALGORITHMS[name].collectives:
-                        yield _failed(method, why)
-                elif size_bounds(name, self._collective, n, parts)[1] > MOST_CHUNKS:
-                    yield _failed(method, f"more than {MOST_CHUNKS} chunks")
+                    yield _failed(method, why)
                 else:
                     yield self._attempt(method, partial(self._built, name, parts, how))
 
@@ -234,26 +245,82 @@ class _Search:
                 yield _failed(words, "not 1 % faster than fewer trees")
                 continue
             most = float(forest[0][1]) * 0.99
-            yield from self._pipelines(forest, words)
+            yield from self._forest_pipelines(forest, words)
 
-    def _pipelines(self, forest: list[Forest], words: str) -> Iterator[_Result]:
-        """Yield schedules over ``forest`` that send the data of each tree in pieces, one after the other."""
-        n = self._fabric.ranks
+    def _forest_pipelines(self, forest: list[Forest], words: str) -> Iterator[_Result]:
         trees = max(tree.all for group, _ in forest for tree in group)
         depth = max(depth for group, _ in forest for tree in group for _, depth in tree.reached.values())
+
+        def make(pieces: int, elements: int) -> Schedule:
+            cut = layout(self._collective, self._fabric.ranks, elements, pieces, self._root)
+            return forest_schedule(cut, forest)
+
+        pipeline = _Pipeline(words, depth, self._base * trees, float(forest[0][1]) * self._nbytes)
+        roots = trees * (1 if self._rooted else self._fabric.ranks)
+        yield from self._pipelines(pipeline, MOST_CHUNKS // (roots * self._fabric.ranks), make)
+
+    def _translated(self) -> Iterator[_Result]:
+        words, fabric = "translated trees", self._fabric
+        if self._collective not in SERVED or fabric.ranks < 3:
+            return
+        for shape in translation_shapes(fabric):
+            grid = "x".join(map(str, shape))
+            try:
+                trees = translated_trees(shape, *translation_loads(fabric, shape), self._until)
+            except OutOfTime:
+                yield _failed(f"{words}, {grid}", "out of time")
+                return
+            if trees is None:
+                yield _failed(f"{words}, {grid}", f"{fabric.name} does not repeat along the axes of {grid}")
+                continue
+            count = len(trees.parent)
+            unit = count * (fabric.ranks if self._collective == "all-reduce" else 1)
+            seconds = trees.seconds * self._nbytes / fabric.ranks
+            pipeline = _Pipeline(f"{words}, {grid}", trees.depth, unit, seconds, even=True)
+
+            def make(pieces: int, elements: int, trees=trees, unit=unit) -> Schedule:
+                ensure(pieces % unit == 0, "pieces", f"{pieces} given", f"multiples of {unit}")
+                schedule = translated_schedule(self._collective, trees, elements, pieces // unit)
+                verify(schedule)
+                return schedule
+
+            # Twice as many as other methods may have: these schedules are made as whole arrays.
+            yield from self._pipelines(pipeline, 4 * MOST_CHUNKS // (fabric.ranks**2 * count), make)
+
+    def _pipelines(
+        self, pipeline: "_Pipeline", most: int, make: Callable[[int, int], Schedule]
+    ) -> Iterator[_Result]:
+        """Yield schedules that send the data of each tree in pieces, up to ``most``, one after the other.
+
+        ``make`` builds a schedule for a number of pieces of all trees and a number of elements.
+        """
         # P pieces per tree take P + depth − 1 rounds, each of 1/P of the transfer.
-        seconds = (depth - 1) * float(forest[0][1]) * self._nbytes
-        most = max(1, MOST_CHUNKS // (trees * n * (1 if self._rooted else n)))
+        seconds = (pipeline.depth - 1) * pipeline.seconds
         longest = max(1, min(round((seconds / (self._latency or 1e-9)) ** 0.5), most))
         lengths = sorted({max(1, round(longest * part)) for part in _PARTS})
-        cuts = [self._pieces] if self._pieces else [self._base * trees * length for length in lengths]
+        if pipeline.even:  # the longest is likely the best, and building a schedule may take many seconds
+            lengths = sorted({1, lengths[-1], max(1, round(longest * 0.42))}, reverse=True)
         before = inf
-        for pieces in cuts:
-            elements = self._elements or default_elements(n, pieces)
-            method = f"{words}, {depth} deep, {pieces} piece{'s' * (pieces > 1)}"
-            cut = layout(self._collective, n, elements, pieces, self._root)
-            result = self._attempt(method, partial(forest_schedule, cut, forest))
+        for pieces in [self._pieces] if self._pieces else [pipeline.unit * length for length in lengths]:
+            elements = self._elements or default_elements(self._fabric.ranks, pieces)
+            method = f"{pipeline.words}, {pipeline.depth} deep, {pieces} piece{'s' * (pieces > 1)}"
+            result = self._attempt(method, partial(make, pieces, elements))
             yield result
             if result[0].seconds >= before:  # further pieces add latency alone
                 return
             before = result[0].seconds
+
+
+@dataclass(frozen=True)
+class _Pipeline:
+    """Describes trees whose data move in pieces, all trees together.
+
+    ``unit``: pieces of the array if each tree has one. ``seconds``: in which links carry all data. ``even``:
+    whether all trees are alike, and take as many rounds as their depth says.
+    """
+
+    words: str
+    depth: int
+    unit: int
+    seconds: float
+    even: bool = False

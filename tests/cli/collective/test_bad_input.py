@@ -184,7 +184,7 @@ BAD = [
     ([*COST, "ring", "all-reduce", *LIGHT, "--order", "auto"], ["--order", "auto", "photonic"]),
     ([*COST, "all-reduce", "--algorithms", "ring,ring", *WIRES], ["--algorithms", "ring", "twice"]),
     ([*COST, "all-reduce", "--algorithms", "ring", "--radix", "3", *WIRES], ["--radix", "3"]),
-    ([*COST, "all-reduce", "--algorithms", "direct,tree", "--grid", "2x2", *WIRES], ["--grid", "2x2"]),
+    ([*COST, "all-reduce", "--algorithms", "direct,bruck", "--grid", "2x2", *WIRES], ["--grid", "2x2"]),
     ([*COST, "halo", "--algorithms", "torus", "--pieces", "2", *WIRES], ["--pieces", "2"]),
     ([*COST, "ring", "all-reduce", *WIRES, "--model", "magic"], ["--model", "magic", "flow"]),
     ([*COST, "ring", "all-reduce", *WIRES, "--model", "photonic"], ["model", "photonic", "ring:4"]),

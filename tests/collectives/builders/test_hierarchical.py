@@ -33,3 +33,18 @@ def test_radix_is_between_nodes(radix, rounds):
     schedule = build("hierarchical", "all-reduce", 64, 64, radix=radix, grid=(8, 8))
     assert schedule.communication_rounds == rounds
     assert build("hierarchical", "all-gather", 14, 14, grid=(7, 2)).communication_rounds == 2
+
+
+@pytest.mark.parametrize("grid", [(1, 3), (2, 1), (2, 3), (3, 2), (4, 4)])
+@pytest.mark.parametrize("pieces", [1, 3])
+def test_an_all_to_all_is_relayed_by_the_rank_on_the_rail_of_the_receiver(grid, pieces):
+    (nodes, gpus), ranks = grid, grid[0] * grid[1]
+    schedule = build("hierarchical", "all-to-all", ranks, 2 * ranks * pieces, pieces=pieces, grid=grid)
+    verify(schedule)
+    assert kind(schedule)[0] == "all-to-all"
+    assert schedule.communication_rounds == pieces + (nodes > 1 and gpus > 1)
+    t = schedule.transfers
+    away = t["src"] // gpus != t["dst"] // gpus
+    assert (t["src"][away] % gpus == t["dst"][away] % gpus).all()
+    sent = np.bincount(t["src"][away], transfer_elements(schedule)[away], ranks)
+    assert (sent == (nodes - 1) * gpus * 2 * pieces).all()  # what is for other nodes, once

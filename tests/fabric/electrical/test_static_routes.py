@@ -14,6 +14,7 @@ from wavefabric.base.errors import InputError
 from wavefabric.fabric.electrical.fabric import Fabric, Link
 from wavefabric.fabric.electrical.static_routes import hop_counts, resource_use, static_routes
 from wavefabric.fabric.io.files import load
+from wavefabric.fabric.rank_order import reordered
 
 
 @st.composite
@@ -208,3 +209,17 @@ def test_gpus_that_do_not_forward_say_so():
         "fabric line: no way from a to c (GPUs of this fabric do not forward); allowed: pairs with one"
     )
     assert nodes(replace(line, forwards=True), 0, 2) == ["a", "b", "c"]
+
+
+def test_ecmp_takes_one_of_the_parallel_routes_whatever_the_order_of_ranks():
+    fabric = replace(planes(32, [1.0] * 4), multipath="ecmp")
+    src, dst = np.divmod(np.arange(32 * 32), 32)
+    src, dst = src[src != dst], dst[src != dst]
+    use = resource_use(fabric, src, dst)
+    assert (use.fraction == 1).all()
+    assert (np.bincount(use.pair) == 2).all()
+    switch = use.wires.target[use.resource[::2]] - 32
+    assert np.ptp(np.bincount(switch, minlength=4)) < src.size / 10
+    order = np.random.default_rng(1).permutation(32)
+    moved = resource_use(reordered(fabric, order.tolist()), np.argsort(order)[src], np.argsort(order)[dst])
+    assert (moved.wires.target[moved.resource[::2]] - 32 == switch).all()

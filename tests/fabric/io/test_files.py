@@ -3,12 +3,14 @@
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wavefabric.base.errors import InputError
 from wavefabric.base.units import quantity
+from wavefabric.fabric.candidates import node_grid
 from wavefabric.fabric.electrical import families
 from wavefabric.fabric.electrical.fabric import Fabric, Link, TransportTimes
 from wavefabric.fabric.electrical.static_routes import check_connected, resource_use
@@ -262,6 +264,23 @@ def test_nodes_on_a_network(leaves, uplink):
     assert (rates["GPU7", "node2"], rates["GPU7", "rail1" if leaves == "rails" else "leaf2"]) == (450e9, 50e9)
     assert {rate for (_, to), rate in rates.items() if to == "spine"} == {uplink}
     assert resource_use(fabric, [0, 0], [1, 3]).latency.tolist() == [0, 2e-6]
+
+
+def test_nodes_share_adapters_and_several_spines():
+    net = 'bandwidth = "25 GB/s", latency = "1 us", adapters = 2, spines = 4, oversubscription = 2'
+    family = f'kind = "nodes", grid = [3, 4], bandwidth = "300 GB/s", network = {{ {net} }}'
+    text = f'name = "x"\nalpha = "1 us"\nfamily = {{ {family} }}'
+    fabric = from_toml(text)
+    rates = {(link.source, link.target): link.bandwidth for link in fabric.links}
+    assert rates["GPU6", "node1 nic1"] == rates["node1 nic1", "rail1"] == 25e9
+    assert rates["rail0", "spine3"] == 3 * 25e9 / 2 / 4
+    assert node_grid(fabric, range(12)) == (3, 4)
+    use = resource_use(fabric, [0, 0, 0], [1, 5, 6])  # of one node, one rail, two rails
+    assert use.latency.tolist() == [0, 2e-6, 2e-6]
+    assert np.bincount(use.pair).tolist() == [2, 4, 3 + 2 * 4 + 1]
+    refused = text.replace("adapters = 2", "adapters = 3")
+    with pytest.raises(InputError, match="adapters: 3 given; allowed: a divisor of 4, the GPUs of a node"):
+        from_toml(refused)
 
 
 def test_connection_is_through_anything():

@@ -14,7 +14,7 @@ from wavefabric.collectives import Schedule, from_json, verify
 from wavefabric.collectives.conditions import default_elements, whole_elements
 from wavefabric.collectives.formats.msccl.read import from_msccl
 from wavefabric.collectives.formats.mscclpp.read import from_mscclpp, is_mscclpp
-from wavefabric.collectives.registry import ALGORITHMS, build, rings_of, why_refused
+from wavefabric.collectives.registry import ALGORITHMS, build, channels_of, why_refused
 from wavefabric.collectives.sizes import MOST_RANKS
 from wavefabric.fabric import AnyFabric
 from wavefabric.fabric.candidates import algorithm_grid
@@ -104,7 +104,7 @@ def build_by_name(
     chosen = options.registry(algorithm, ranks, fabric)
     if why := why_refused(algorithm, collective, ranks, **chosen):
         raise InputError(why)
-    parts = options.parts * rings_of(algorithm, chosen["grid"])
+    parts = options.parts * channels_of(algorithm, chosen["grid"])
     elements = default_elements(ranks, parts) if options.elements is None else options.elements
     schedule = build(algorithm, collective, ranks, elements, **chosen)
     verify(schedule)

@@ -16,7 +16,7 @@ from wavefabric.cli.common.parse import FACTOR_HELP, parse_sizes
 from wavefabric.cli.common.show import conclude
 from wavefabric.collectives.builders.messages import near_square
 from wavefabric.collectives.candidates import Candidates, Choice
-from wavefabric.collectives.registry import ALGORITHMS, why_refused
+from wavefabric.collectives.registry import ALGORITHMS, options_of, why_refused
 from wavefabric.collectives.synthesis.deadline import now
 from wavefabric.fabric import AnyFabric, PhotonicFabric
 from wavefabric.fabric.candidates import algorithm_grid, candidates_on
@@ -142,7 +142,7 @@ def _compared(
             raise InputError(
                 f"--algorithms: {not_one_of(name or text, ALGORITHMS, ', '.join((*_EVERY, _OPTIMAL)))}"
             )
-        requests[word] = _settings(word, options), None
+        requests[word] = _settings(word, words[0], options), None
     for name, value in changed(options, *_SPECIAL).items():
         if name == "pieces" and _OPTIMAL in words_listed:
             continue
@@ -198,7 +198,7 @@ def _every(
     refusals: dict[str, str] = {}
     for candidate in candidates.choices:
         name = word = candidate.algorithm
-        own = _settings(name, options)
+        own = _settings(name, collective, options)
         usual = algorithm_grid(name, ranks, fabric) or near_square(ranks)
         if own.grid is None and candidate.grid not in (None, usual):
             word += ":" + "x".join(map(str, candidate.grid))
@@ -206,7 +206,7 @@ def _every(
             word += f":{candidate.radix}"
         if own.parts == 1 and candidate.pieces > 1:
             word += f":{candidate.pieces}"
-        settings = _settings(word, options)
+        settings = _settings(word, collective, options)
         if why := why_refused(name, collective, ranks, **settings.registry(name, ranks, fabric)):
             refusals[word] = why
         else:
@@ -243,13 +243,13 @@ def _all_costed(
     return costed
 
 
-def _settings(word: str, options: AlgorithmOptions) -> AlgorithmOptions:
+def _settings(word: str, collective: str, options: AlgorithmOptions) -> AlgorithmOptions:
     """Return the options for one word of ``--algorithms``, with the grid, radix or pieces after its colons.
 
     Options that the algorithm does not have are removed: they are for the algorithms it is compared with.
     """
     name, *parameters = word.split(":")
-    allowed_options = ALGORITHMS[name].options
+    allowed_options = options_of(name, collective)
     unused: dict[str, Any] = {o: None for o in _SPECIAL if o not in allowed_options}
     options = replace(options, **unused)
     takes = next((each for each in ("radix", "pieces") if each in allowed_options), None)

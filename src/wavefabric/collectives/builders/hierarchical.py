@@ -15,14 +15,16 @@ from wavefabric.collectives.schedule import Schedule
 def hierarchical(
     collective: str, ranks: int, elements: int, pieces: int, radix: int, root: int, grid: tuple[int, ...]
 ) -> Schedule:
-    """Build an all-reduce, reduce-scatter, all-gather or broadcast on a ``grid`` of (nodes, local ranks).
+    """Build a collective operation on a ``grid`` of (nodes, local ranks).
 
     A reduce-scatter runs within nodes, all local ranks at once, then between nodes by recursive halving, in
     groups of up to ``radix`` nodes, or more if their number has a larger prime factor. An all-gather is the
     reverse, an all-reduce both. A broadcast is a scatter in the root's node, broadcasts of the parts between
-    nodes, and an all-gather within nodes.
+    nodes, and an all-gather within nodes. An all-to-all is that of `_all_to_all`.
     """
     (nodes, g), name = grid, f"hierarchical {collective}, {'x'.join(map(str, grid))}"
+    if collective == "all-to-all":
+        return _all_to_all(name, grid, elements, pieces)
     groups = next(f for r in range(radix, radix + nodes) if (f := factors(nodes, r)) is not None)
     if collective == "broadcast":
         local, home, count = np.arange(g)[:, None], root // g, nodes * pieces
@@ -52,3 +54,44 @@ def hierarchical(
     kept = single[single["dst_buffer"] > single["src_buffer"]]
     scratch[kept["dst"], kept["dst_chunk"]] = conditions.sizes[0][kept["src"], kept["src_chunk"]]
     return assemble(name, conditions, [single], scratch)
+
+
+def _all_to_all(name: str, grid: tuple[int, ...], elements: int, pieces: int) -> Schedule:
+    """Build an all-to-all in which data for another node pass through the rank on the receiver's rail.
+
+    A rank gives its node's rank of the receiver's local number what is for other nodes, and that rank sends
+    the data of all its node's ranks for one receiver together (PXN of NCCL, developer.nvidia.com/blog/
+    doubling-all2all-performance-with-nvidia-collective-communication-library-2-12). One piece crosses the
+    network while the next moves within the nodes: pieces + 1 rounds.
+    """
+    (nodes, g), ranks = grid, grid[0] * grid[1]
+    src, dst, piece = (each.ravel() for each in np.indices((ranks, ranks, pieces)))
+    sent, received = dst * pieces + piece, src * pieces + piece  # chunks of ``send`` and ``recv``
+    away, via = src // g != dst // g, src // g * g + dst % g
+    # A rank's scratch has a chunk for each other node, local rank and piece.
+    ahead = (dst // g - src // g) % nodes - 1
+    wait = (ahead * g + src % g) * pieces + piece
+    first, second = ~away | (via != src), away
+    parts = [
+        transfers(
+            piece[first],
+            src[first],
+            np.where(away, via, dst)[first],
+            sent[first],
+            np.where(away, wait, received)[first],
+            buffers=(0, np.where(away, 2, 1)[first]),
+        ),
+        transfers(
+            piece[second] + 1,
+            via[second],
+            dst[second],
+            np.where(via == src, sent, wait)[second],
+            received[second],
+            buffers=(np.where(via == src, 0, 2)[second], 1),
+        ),
+    ]
+    conditions = layout("all-to-all", ranks, elements, pieces)
+    scratch = np.zeros((ranks, (nodes - 1) * g * pieces), np.int64)
+    relayed = away & (via != src)
+    scratch[via[relayed], wait[relayed]] = conditions.sizes[0][src[relayed], sent[relayed]]
+    return assemble(name, conditions, parts, scratch)

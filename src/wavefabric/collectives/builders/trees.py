@@ -1,4 +1,4 @@
-"""Build tree algorithms: a binary tree or two complementary ones, pipelined by pieces, or a binomial tree.
+"""Build two complementary binary trees over ranks, pipelined by pieces, or a binomial tree.
 
 Two trees at once: Sanders, Speck & Träff 2009, doi:10.1016/j.parco.2009.09.001.
 """
@@ -35,39 +35,6 @@ def depths(parent: np.ndarray) -> np.ndarray:
         depth += above > 0
         above = parent[above]
     return depth
-
-
-def tree(collective: str, ranks: int, elements: int, pieces: int = 1, root: int = 0) -> Schedule:
-    """Build a broadcast, reduce or all-reduce along a binary tree of depth h = ⌊log₂ N⌋, pipelined by pieces.
-
-    It takes h + pieces − 1 rounds of communication, an all-reduce 2 h + pieces − 1. Data from the right child
-    go to ``scratch``, so that sums are in rank order, counted cyclically from the leftmost rank of the tree.
-    """
-    parent = in_order_tree(ranks)
-    depth = depths(parent)
-    top, height = 1 << (ranks.bit_length() - 1), int(depth.max())
-    shift = root - top if collective != "all-reduce" else -1
-    number = (np.arange(ranks + 1) + shift) % ranks
-    child = np.flatnonzero(parent)[:, None]
-    above, piece = parent[child], np.arange(pieces)
-    conditions = layout(collective, ranks, elements, pieces, root)
-    parts, scratch, down = [], None, 0
-    if collective != "broadcast":
-        # Communication is in even rounds; data from right children are added in odd rounds.
-        step = 2 * (piece + height - depth[child])
-        right = child > above
-        ends = (0, right * 1)
-        parts.append(transfers(step, number[child], number[above], piece, buffers=ends, reduce=~right))
-        adder = number[above[right]]
-        step = step[right[:, 0]] + 1
-        parts.append(transfers(step, adder[:, None], adder[:, None], piece, buffers=(1, 0), reduce=True))
-        scratch = np.zeros_like(conditions.sizes[0])
-        scratch[adder] = conditions.sizes[0][adder]
-        down = height
-    if collective != "reduce":
-        step = 2 * (piece + down + depth[above])
-        parts.append(transfers(step, number[above], number[child], piece))
-    return assemble(f"tree {collective}", conditions, parts, scratch)
 
 
 def double_tree(collective: str, ranks: int, elements: int, pieces: int = 1, root: int = 0) -> Schedule:

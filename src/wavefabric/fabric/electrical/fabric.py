@@ -6,6 +6,8 @@ from typing import Annotated
 # Numbers annotated with the unit used in fabric files.
 Seconds = Annotated[float, "s"]
 Bandwidth = Annotated[float, "B/s"]
+#: How a transfer uses switches that are equally close: all of them at once, or one that a hash chooses.
+MULTIPATH = ("split", "ecmp")
 
 
 @dataclass(frozen=True)
@@ -81,6 +83,7 @@ class Fabric:
     numbering: tuple[str, ...] = ()
     #: Switches that multicast and reduce (NVLink SHARP, SHARP): one write reaches many, one read sums many.
     multicast_switches: tuple[str, ...] = ()
+    multipath: str = MULTIPATH[0]
 
     @property
     def ranks(self) -> int:

@@ -1,7 +1,7 @@
 """Generates the links of regular fabrics: switch, ring, mesh, torus, hypercube; nodes on a network."""
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import product
 
 from wavefabric.base.errors import InputError
@@ -67,24 +67,52 @@ def make_links(
     return tuple(Link(a, b, bandwidth, latency, link_kind) for a, b in ends)
 
 
-def make_nodes(
-    sizes: tuple[int, ...], inside: Link, nic: Link, rails: bool, oversubscription: float
-) -> tuple[tuple[str, ...], tuple[Link, ...]]:
-    """Return switches and links of nodes of GPUs on a network: leaf switches, joined by a spine switch.
+@dataclass(frozen=True)
+class Network:
+    """Describes a network between nodes: adapters (NICs), leaf switches, and spines that join the leaves.
 
-    Each node has a switch for its GPUs, and each GPU an adapter (NIC) that links it to a leaf. ``inside`` and
-    ``nic`` are templates of a GPU's links to these two switches. With ``rails`` leaf i has adapter i of every
-    node, else leaf n has all adapters of node n. A leaf's link to the spine has the bandwidth of the leaf's
-    adapters / ``oversubscription``. GPUs are numbered node by node.
+    ``link`` is a template of the links from an adapter to its leaf. With ``rails`` leaf i has adapter i of
+    every node, else leaf n has all ``adapters`` of node n. A leaf's links to all ``spines`` together have the
+    bandwidth of the leaf's adapters / ``oversubscription``.
     """
-    nodes, gpus = sizes
-    leaves = [f"{'rail' if rails else 'leaf'}{i}" for i in range(gpus if rails else nodes)]
-    rate = nic.bandwidth * (nodes if rails else gpus) / oversubscription
-    ends = [(leaf, "spine", replace(nic, bandwidth=rate, latency=0.0)) for leaf in leaves]
+
+    link: Link
+    adapters: int  # per node
+    rails: bool
+    spines: int
+    oversubscription: float
+
+
+def make_nodes(
+    sizes: tuple[int, ...], inside: Link, network: Network
+) -> tuple[tuple[str, ...], tuple[Link, ...]]:
+    """Return switches and links of nodes of GPUs on a network.
+
+    Each node has a switch for its GPUs; ``inside`` is a template of the links to it. Where a node has as many
+    adapters as GPUs, each GPU is linked to its leaf; else neighbouring GPUs share an adapter, which is a
+    switch, and each GPU reaches it with the bandwidth of the adapter. GPUs are numbered node by node.
+    """
+    (nodes, gpus), adapters, nic = sizes, network.adapters, network.link
+    leaves = [
+        f"{'rail' if network.rails else 'leaf'}{i}" for i in range(adapters if network.rails else nodes)
+    ]
+    spines = [f"spine{i}" for i in range(network.spines)] if network.spines > 1 else ["spine"]
+    rate = nic.bandwidth * (nodes if network.rails else adapters) / network.oversubscription / len(spines)
+    up = replace(nic, bandwidth=rate, latency=0.0)
+    ends = [(leaf, spine, up) for leaf, spine in product(leaves, spines)]
+    shared = [f"node{node} nic{i}" for node, i in product(range(nodes), range(adapters * (adapters < gpus)))]
+    for number, name in enumerate(shared):
+        node, adapter = divmod(number, adapters)
+        ends.append((name, leaves[adapter if network.rails else node], nic))
     for r, (node, local) in enumerate(product(range(nodes), range(gpus))):
-        ends += [(f"GPU{r}", f"node{node}", inside), (f"GPU{r}", leaves[local if rails else node], nic)]
+        adapter = local * adapters // gpus
+        ends.append((f"GPU{r}", f"node{node}", inside))
+        if shared:
+            ends.append((f"GPU{r}", shared[node * adapters + adapter], replace(nic, latency=0.0)))
+        else:
+            ends.append((f"GPU{r}", leaves[adapter if network.rails else node], nic))
     links = (replace(link, source=x, target=y) for a, b, link in ends for x, y in ((a, b), (b, a)))
-    return (*(f"node{i}" for i in range(nodes)), *leaves, "spine"), tuple(links)
+    return (*(f"node{i}" for i in range(nodes)), *shared, *leaves, *spines), tuple(links)
 
 
 def neighbour_pairs(kind: str, sizes: tuple[int, ...]) -> set[tuple[int, int]]:

@@ -55,6 +55,7 @@ class StaticRoutes:
     wires: Wires
     table: np.ndarray  # shape (nodes, GPUs): a wire on which a node sends data for a GPU; −1: none
     parallel: ParallelWires | None  # None where no node has several wires to choose from
+    number: np.ndarray  # of each node in the machine, independent of the order of ranks
 
     def wires_of(self, src: np.ndarray, dst: np.ndarray) -> RouteWires:
         """Return the wires on the routes from GPUs ``src`` to ``dst``; `InputError` if a route is missing."""
@@ -71,7 +72,7 @@ class StaticRoutes:
                 fault = f"no way from {a} to {b}{why}"
                 raise InputError(f"fabric {self.fabric.name}: {fault}; allowed: pairs with one")
             if self.parallel is not None:
-                row, wire, part = self._split(self.parallel, wire, goal[pair])
+                row, wire, part = self._split(self.parallel, wire, goal[pair], np.asarray(src)[pair])
                 pair, fraction, late = pair[row], fraction[row] * part, late[row]
             uses.append((pair, wire, fraction))
             at, late = self.wires.target[wire], late + self.wires.latency[wire]
@@ -88,11 +89,14 @@ class StaticRoutes:
         order = np.argsort(pair, kind="stable")
         return RouteWires(pair[order], wire[order], fraction[order], latency)
 
-    def _split(self, over: ParallelWires, wire: np.ndarray, goal: np.ndarray) -> tuple[np.ndarray, ...]:
-        """Divide data on ``wire``, bound for GPUs ``goal``, among all parallel wires.
+    def _split(
+        self, over: ParallelWires, wire: np.ndarray, goal: np.ndarray, sender: np.ndarray
+    ) -> tuple[np.ndarray, ...]:
+        """Divide data on ``wire``, from GPUs ``sender`` to GPUs ``goal``, among all parallel wires.
 
-        The division is in proportion to their rates. ``over``: groups of parallel wires. Returns three arrays
-        of equal length: index into ``wire``, number of the wire that is used, fraction of the data on it.
+        The division is in proportion to their rates; with ECMP all data of a pair of GPUs take one of the
+        wires. ``over``: groups of parallel wires. Returns three arrays of equal length: index into ``wire``,
+        number of the wire that is used, fraction of the data on it.
         """
         group, gpus = over.group[wire], self.fabric.ranks
         row, within = ragged(over.first[group + 1] - over.first[group])
@@ -103,7 +107,21 @@ class StaticRoutes:
         row, each, node = row[alike], each[alike], node[alike]
         rate = np.minimum(self.wires.bandwidth[each], over.width[node, goal[row]])
         rate[self.wires.target[each] < gpus] = 1.0
+        if self.fabric.multipath == "ecmp":
+            count = np.bincount(row, minlength=wire.size)
+            pair = self.number[sender] * gpus + self.number[goal]
+            chosen = _hash(pair, self.number[self.wires.source[wire]]) % count
+            row, each = np.arange(wire.size), each[np.cumsum(count) - count + chosen]
+            return row, each, np.ones(wire.size)
         return row, each, rate / np.bincount(row, rate, wire.size)[row]
+
+
+def _hash(pair: np.ndarray, node: np.ndarray) -> np.ndarray:
+    """Return a pseudo-random number from 0 for each pair of GPUs at a node (the mixer of SplitMix64)."""
+    x = pair.astype(np.uint64) * np.uint64(4096) + node.astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15)
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        x = (x ^ (x >> np.uint64(shift))) * np.uint64(factor)
+    return (x >> np.uint64(33)).astype(np.int64)
 
 
 def wires(fabric: Fabric) -> Wires:
@@ -139,7 +157,7 @@ def static_routes(fabric: Fabric) -> StaticRoutes:
     w = wires(fabric)
     nodes = len(fabric.gpus) + len(fabric.switches)
     passes = np.arange(nodes) >= (0 if fabric.forwards else fabric.ranks)
-    number = np.arange(nodes)  # of each node in the machine, independent of the order of ranks
+    number = np.arange(nodes)
     if fabric.numbering:
         number[: fabric.ranks] = [fabric.numbering.index(name) for name in fabric.gpus]
     source, target = number[w.source], number[w.target]
@@ -170,11 +188,11 @@ def static_routes(fabric: Fabric) -> StaticRoutes:
         first[1:] = source[1:] != source[:-1]
         table[source[first], gpu] = order[first]
     if not several:
-        return StaticRoutes(fabric, w, table, None)
+        return StaticRoutes(fabric, w, table, None, number)
     members = np.argsort(group, kind="stable")
     begin = np.searchsorted(group[members], np.arange(group.max() + 2))
     over = ParallelWires(group, begin, members, np.array(hops_of).T, np.array(width_of).T)
-    return StaticRoutes(fabric, w, table, over)
+    return StaticRoutes(fabric, w, table, over, number)
 
 
 def _hops(w: Wires, nodes: int, gpus: int, forwards: bool) -> Iterator[np.ndarray]:

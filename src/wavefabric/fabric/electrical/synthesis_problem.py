@@ -5,8 +5,10 @@ from itertools import permutations
 
 import numpy as np
 
+from wavefabric.base.errors import InputError
 from wavefabric.collectives.synthesis.demand import FAR, distances
 from wavefabric.collectives.synthesis.problem import Links
+from wavefabric.collectives.synthesis.translated_trees import shifted
 from wavefabric.fabric.electrical.fabric import Fabric
 from wavefabric.fabric.electrical.static_routes import resource_use, static_routes
 
@@ -45,3 +47,27 @@ def routed_links(fabric: Fabric, unit: float | None = None) -> Links:
     unit = unit or min(alone, min(groups, default=(1.0,))[0])
     shared = ((frozenset(links), int(rate / unit + 1e-9)) for (rate, _), links in groups.items())
     return Links(fabric.ranks, dict.fromkeys(pairs, int(alone / unit + 1e-9)), tuple(shared))
+
+
+def translation_loads(fabric: Fabric, shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
+    """Return the steps by which ranks on a periodic grid may send, and how long these keep links busy.
+
+    Steps are the ranks that rank 0 would reach: along one axis of ``shape``, and where GPUs are joined by
+    direct links, over one of these. A step that some rank lacks is left out. The second array holds the
+    seconds for which each link and port is busy if each rank sends a byte by each step: shape (links, steps).
+    """
+    ranks = np.arange(fabric.ranks)
+    along = [np.arange(1, n) * int(np.prod(shape[axis + 1 :])) for axis, n in enumerate(shape)]
+    direct = direct_links(fabric)
+    steps, loads = [], []
+    for step in np.concatenate([*along, ranks[:0]]):
+        goal = shifted(ranks, step, shape)
+        if direct is not None and not all(pair in direct.capacity for pair in zip(ranks, goal, strict=True)):
+            continue
+        try:
+            use = resource_use(fabric, ranks, goal)
+        except InputError:  # some rank has no route to the rank that this step leads to
+            continue
+        steps.append(step)
+        loads.append(use.seconds(np.ones(fabric.ranks)))
+    return np.array(steps, np.int64), np.array(loads).T if loads else np.zeros((0, 0))

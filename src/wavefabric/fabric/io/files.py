@@ -174,8 +174,12 @@ def _family(table: Any, family: FamilyTable) -> tuple[tuple, tuple, tuple]:
     gpus = tuple(f"GPU{r}" for r in range(families.count_gpus(family.kind, sizes)))
     if (net := family.network) is not None:
         inside = Link("", "", family.bandwidth, family.latency, family.link)
-        nic = Link("", "", net.bandwidth, net.latency, "network")
-        return gpus, *families.make_nodes(sizes, inside, nic, net.leaves == "rails", net.oversubscription)
+        adapters = net.adapters or sizes[1]
+        allowed = f"a divisor of {sizes[1]}, the GPUs of a node"
+        ensure(sizes[1] % adapters == 0, "family.network.adapters", f"{adapters} given", allowed)
+        nic, rails = Link("", "", net.bandwidth, net.latency, "network"), net.leaves == "rails"
+        network = families.Network(nic, adapters, rails, net.spines, net.oversubscription)
+        return gpus, *families.make_nodes(sizes, inside, network)
     links = families.make_links(family.kind, sizes, family.bandwidth, family.latency, family.link)
     return gpus, ("switch",) if family.kind == "switch" else (), links
 

@@ -18,7 +18,7 @@ from pydantic import (
 
 from wavefabric.base.errors import InputError
 from wavefabric.base.units import quantity, show
-from wavefabric.fabric.electrical.fabric import Fabric, KernelTimes, TransportTimes
+from wavefabric.fabric.electrical.fabric import MULTIPATH, Fabric, KernelTimes, TransportTimes
 from wavefabric.fabric.photonic.fabric import PhotonicFabric
 from wavefabric.fabric.photonic.link_budget import LinkBudget
 
@@ -123,12 +123,14 @@ class FabricLinkTable(FabricFileTable):
 
 
 class NetworkTable(FabricFileTable):
-    """Describes the network between nodes; see `wavefabric.fabric.electrical.families.make_nodes`."""
+    """Describes the network between nodes; see `wavefabric.fabric.electrical.families.Network`."""
 
     bandwidth: Bandwidth
     latency: Seconds = 0.0
     leaves: Literal["rails", "nodes"] = "rails"
     oversubscription: Annotated[Ratio, Field(ge=0.01)] = 1.0
+    adapters: Side | None = None
+    spines: Annotated[StrictInt, Field(ge=1, le=256)] = 1
 
 
 class FamilyTable(FabricFileTable):
@@ -193,6 +195,7 @@ ElectricalTable = _table_of(
     kernels=(KernelsTable, None),
     transports=(list[TransportTable], []),
     multicast_switches=(list[Name], []),
+    multipath=(Literal[MULTIPATH], MULTIPATH[0]),
 )
 PhotonicTable = _table_of(
     PhotonicFabric,

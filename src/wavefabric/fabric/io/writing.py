@@ -22,7 +22,7 @@ _WRITTEN_UNITS = {
 #: Keys of an electrical fabric in file order; keys of measured fabrics are left out if 0.
 _MEASURED = ("reduce_bandwidth", "reduce_alpha", "round_overhead", "peer_overhead", "reduce_overhead")
 _FIRST = ("description", "source", "alpha", "copy_bandwidth", "flow_bandwidth")
-_ELECTRICAL = (*_FIRST, *_MEASURED, "forwards", "gpus", "switches", "multicast_switches")
+_ELECTRICAL = (*_FIRST, *_MEASURED, "forwards", "multipath", "gpus", "switches", "multicast_switches")
 
 
 def to_toml(fabric: Fabric | PhotonicFabric) -> str:

@@ -16,7 +16,7 @@ from wavefabric.collectives.builders.recursive import factors
 from wavefabric.collectives.builders.ring import ring_of_one_part
 from wavefabric.collectives.builders.transfers import transfers
 from wavefabric.collectives.candidates import PIECES, Candidates, Choice, refused
-from wavefabric.collectives.registry import ALGORITHMS, build, rings_of
+from wavefabric.collectives.registry import ALGORITHMS, build, channels_of
 from wavefabric.collectives.schedule import Schedule
 from wavefabric.collectives.sizes import MOST_RANKS
 from wavefabric.collectives.verify import verify
@@ -199,7 +199,7 @@ def folded(choice: Choice, collective: str, ranks: int) -> Built:
 
 def complete(choice: Choice, collective: str, ranks: int) -> Built:
     """Return the schedule of ``collective`` with the algorithm ``choice``, without verifying it."""
-    parts = 2 if choice.algorithm == "double-tree" else rings_of(choice.algorithm, choice.grid)
+    parts = (1 + (choice.algorithm == "double-tree")) * channels_of(choice.algorithm, choice.grid)
     elements = ranks * choice.pieces * parts
     return Built(build(choice.algorithm, collective, ranks, elements, **choice.options), elements)
 
