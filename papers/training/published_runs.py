@@ -42,7 +42,7 @@ def graph(one: Run) -> ModelGraph:
 def workload(one: Run) -> Workload:
     """Model, strategy, GPUs and precision."""
     model, device = graph(one), load_device(one.device)
-    data = parse_strategy(one.strategy, model, one.gpus, batch=one.batch).layouts[0].data
+    data = parse_strategy(one.strategy, model, one.gpus, batch=one.batch).data
     result = None
     for microbatch in (one.microbatch,) if one.microbatch else (4, 2, 1):
         words = f"{one.strategy},microbatches:{one.batch // (data * microbatch)}"

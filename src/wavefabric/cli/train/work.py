@@ -45,9 +45,9 @@ class WorkOptions:
     """Options of the parallelisation strategy or the search for one, and of the GPUs."""
 
     strategy: str = option(
-        "Words with commas between: data, sharded, tables, recompute, selective, sequence, overlap, "
-        "tensor:4, pipeline:2, interleave:2, expert:8, zero:1, bucket:25M; a file (JSON); search: the best "
-        "that Markov chains find; chain: of one stage, by a dynamic program.",
+        "Words with commas between: data, sharded, tables, recompute, selective, sequence, overlap, ring, "
+        "tensor:4, pipeline:2, interleave:2, expert:8, context:2, zero:1, bucket:25M; a file (JSON); "
+        "search: the best that Markov chains find; chain: of one stage, by a dynamic program.",
         default="data",
     )
     batch: int | None = option(

@@ -6,6 +6,7 @@ from typing import Literal
 
 from wavefabric.training.gpu.precision import Precision
 from wavefabric.training.gpu.work import parameters_held
+from wavefabric.training.iteration.context_calls import ContextCalls, context_calls
 from wavefabric.training.iteration.task_graph import Call
 from wavefabric.training.models.graph import ModelGraph
 from wavefabric.training.strategies.strategy import Groups, LayerLayout, LongTuple, Strategy
@@ -65,6 +66,7 @@ class LayerCalls:
     gather: Call | None  # the all-gather of sharded parameters
     #: The all-gather of inputs that were stored in parts, which only gradients of parameters need.
     regather: Call | None
+    context: ContextCalls | None = None  # of keys and values
 
 
 @dataclass(frozen=True)
@@ -101,7 +103,8 @@ class ModelCalls:
         dispatch = self._all_to_all(number, largest) if dispatched else None
         total, gather = self._total(number), self._gather(number)
         transfers, regather = self._transfers(number), self._regather(number)
-        return LayerCalls(dispatch, dispatched, total, transfers, gather, regather)
+        context = context_calls(self._model.layers[number], number, self._strategy, self._precision)
+        return LayerCalls(dispatch, dispatched, total, transfers, gather, regather, context)
 
     def _activation_bytes(self, number: int) -> float:
         """Return the bytes of a layer's output for all samples of a microbatch."""

@@ -44,13 +44,15 @@ class Workload:
         return [tuple(range(first, first + strategy.stage_gpus)) for first in firsts]
 
     def work(self, of: Callable[..., Work], number: int) -> Work:
-        """Return the work of one GPU for a microbatch in layer ``number``.
+        """Return the work of one GPU for a microbatch in layer ``number``, on a ring of one part.
 
         ``of``: the function that counts the work of the pass, `forward_work` or `backward_work`.
         """
         layer, layout = self.model.layers[number], self.strategy.layouts[number]
         samples, sequence = self.strategy.samples(number), self.strategy.sequence
-        return of(layer, samples, layout.tensor, self.precision, layout.expert, sequence)
+        work = of(layer, samples, layout.tensor, self.precision, layout.expert, sequence)
+        parts = self.strategy.context if self.strategy.ring and layer.keys_values else 1
+        return work._replace(flops=work.flops / parts, nbytes=work.nbytes / parts)
 
     def sharing(self, number: int, stage: int = 3) -> int:
         """Return among how many GPUs ZeRO's ``stage`` divides layer ``number``; 1 if the stage is not used.
@@ -281,7 +283,7 @@ class _Microbatch:
             ready = waits + [self._arrived[producer, number] for producer in calls.dispatched]
             waits = [self._call(f"dispatch {name}", calls.dispatch, ready)]
         waits = waits + self._inputs(number)
-        task = self._run(phase, number, common.forward[number], waits, True)
+        task, _ = self._attend(phase, number, FORWARD, waits, True)
         transfers = [t for t in calls.transfers if takers is None or not takers.isdisjoint(t.consumers)]
         if calls.total is not None and (takers is None or transfers):
             phase.close()
@@ -328,7 +330,7 @@ class _Microbatch:
             # The gather overlaps with the product for the gradient of the inputs; no task of this pass waits.
             phase.close()
             self._call(f"gather inputs of {name}", calls.regather, waits or phase.tasks[-1:])
-        task = done = self._run(phase, number, common.backward[number], waits, gathers)
+        task, done = self._attend(phase, number, BACKWARD, waits, gathers)
         if calls.dispatch is not None:
             phase.close()
             done = self._call(f"dispatch {name} backward", calls.dispatch, [task])
@@ -365,6 +367,35 @@ class _Microbatch:
         task = phase.layer(name, own, [*waits, gathered])
         phase.gathers.append((gathered, len(phase.tasks) - 1))
         return task
+
+    def _attend(
+        self, phase: _Phase, number: int, direction: int, waits: list[int], gathers: bool
+    ) -> tuple[int, int]:
+        """Add a pass of a layer as `_run` does, with calls for keys and values (`ContextCalls`) if any.
+
+        Returns the last compute task, and the task after which the gradients of the inputs are complete.
+        """
+        own = (self._common.forward, self._common.backward)[direction][number]
+        context = self._common.calls.layers[number].context
+        if context is None:
+            task = self._run(phase, number, own, waits, gathers)
+            return task, task
+        name, keys, sums = self._common.model.layers[number].name, [*waits, *phase.tasks[-1:]], []
+        phase.close()
+        if context.parts == 1:
+            waits = [*waits, self._call(f"gather keys and values of {name}", context.keys, keys)]
+        tasks = [self._run(phase, number, own, waits, gathers)]
+        for part in range(1, context.parts):
+            # Two buffers: keys and values arrive while attention reads those before them.
+            before = tasks[part - 2 : part - 1]
+            keys = [self._call(f"pass keys and values of {name}", context.keys, [*keys, *before])]
+            if direction == BACKWARD:
+                sums = [self._call(f"pass gradients of {name}", context.gradients, [tasks[-1], *sums])]
+            tasks.append(phase.layer(name, own, keys))
+        if direction == BACKWARD:
+            phase.close()
+            sums = [self._call(f"sum gradients of {name}", context.gradients, [tasks[-1], *sums])]
+        return tasks[-1], (sums or tasks)[-1]
 
     def _chain(self, phase: _Phase, name: str, calls: Sequence[Call], ready: list[int]) -> int | None:
         """Add ``calls`` one after the other, after the tasks ``ready``; return the last task, or None."""

@@ -86,6 +86,9 @@ class Layer:
     whole : int
         Number of tables in the layer, if no table may be divided: at most this many GPUs divide the layer,
         and other GPUs of the group have no work. 0: no limit.
+    keys_values : float
+        Elements of keys and values that attention reads, which GPUs exchange that divide the positions of a
+        sample (context parallelism). 0: unknown, or none.
     """
 
     name: StrictStr
@@ -104,6 +107,7 @@ class Layer:
     tensors: Annotated[tuple[_Side, ...], Field(max_length=10**4)] = ()
     whole: _Whole = 0
     again: _Number | None = None
+    keys_values: _Number = 0.0
 
     def divided(self, tensor: int) -> int:
         """Return how many GPUs divide this layer if the degree of tensor parallelism is ``tensor``."""
@@ -236,7 +240,7 @@ def _check(layer: Layer, earlier: Iterable[str]) -> None:
         choice(f"{where}.{key}", getattr(layer, key), allowed)
     if not layer.output or any(n < 1 for n in layer.output):
         raise InputError(f"{where}.output: {show(layer.output)} given; allowed: whole numbers from 1")
-    for key in ("flops", "parameters", "elements", "saved", "backward", "experts", "whole"):
+    for key in ("flops", "parameters", "elements", "saved", "backward", "experts", "whole", "keys_values"):
         value = getattr(layer, key)
         if not (isfinite(value) and 0 <= value < 1e30):
             raise InputError(f"{where}.{key}: {show(value)} given; allowed: 0 or more, below 1e30")
