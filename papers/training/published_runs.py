@@ -23,7 +23,7 @@ from wavefabric.training.gpu.device_file import load_device
 from wavefabric.training.gpu.precision import PRECISIONS
 from wavefabric.training.iteration.memory import strategy_needs
 from wavefabric.training.iteration.simulate import Iteration, simulate
-from wavefabric.training.iteration.tasks import Workload
+from wavefabric.training.iteration.workload import Workload
 from wavefabric.training.models.graph import ModelGraph
 from wavefabric.training.search.chain import serial_seconds
 from wavefabric.training.strategies.strategy_text import parse_strategy

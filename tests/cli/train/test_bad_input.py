@@ -34,6 +34,12 @@ GOOD = ("ncf", "--gpus", "4")
         ((*GOOD, "--microbatches", "0"), "--microbatches: 0 given"),
         ((*GOOD, "--device", "abacus"), "device: "),
         ((*GOOD, "--precision", "fp7"), '--precision: "fp7" given'),
+        (
+            (*GOOD, "--precision", "fp8", "--device", "a100"),
+            "precision: fp8 given; allowed: fp32, tf32, bf16",
+        ),
+        ((*GOOD, "--precision", "mxfp8"), "precision: mxfp8 given; allowed: fp32, tf32, bf16, fp8 on h200"),
+        ((*GOOD, "--strategy", "context:2"), "context: 2 given; allowed: 1, attention of ncf is not there"),
         ((*GOOD, "--policy", "nonsense"), '--policy: "nonsense" given'),
         ((*GOOD, "--sharing", "paper"), 'sharing: "paper" given with electrical fabrics alone'),
         ((*GOOD, "--routing", "nonsense", "--fabric", "lightpath"), '--routing: "nonsense" given'),

@@ -12,7 +12,7 @@ from wavefabric.training.gpu.device_model import DEVICES
 from wavefabric.training.gpu.precision import PRECISIONS
 from wavefabric.training.iteration.engine import FreeCommunication
 from wavefabric.training.iteration.simulate import simulate
-from wavefabric.training.iteration.tasks import Workload
+from wavefabric.training.iteration.workload import Workload
 from wavefabric.training.models import MODELS, load_model
 from wavefabric.training.strategies.strategy import uniform
 

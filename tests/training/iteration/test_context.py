@@ -12,7 +12,8 @@ from wavefabric.training.gpu.precision import PRECISIONS
 from wavefabric.training.iteration.engine import FreeCommunication
 from wavefabric.training.iteration.memory import strategy_needs
 from wavefabric.training.iteration.simulate import simulate
-from wavefabric.training.iteration.tasks import Workload, build_tasks
+from wavefabric.training.iteration.tasks import build_tasks
+from wavefabric.training.iteration.workload import Workload
 from wavefabric.training.models import load_model
 from wavefabric.training.models.layers import GraphBuilder
 from wavefabric.training.models.transformers import experts, llama

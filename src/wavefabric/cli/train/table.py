@@ -15,7 +15,7 @@ from wavefabric.training.compare import Case
 from wavefabric.training.fabrics import gpu_bandwidth
 from wavefabric.training.iteration.memory import largest_need
 from wavefabric.training.iteration.simulate import COMPUTATION
-from wavefabric.training.iteration.tasks import Workload
+from wavefabric.training.iteration.workload import Workload
 from wavefabric.training.strategies.strategy import LayerLayout
 
 #: Boolean fields of a strategy, and the words shown for each.

@@ -21,7 +21,8 @@ from wavefabric.training.iteration.engine import CallTimes
 from wavefabric.training.iteration.faults import parse_stragglers, with_stragglers
 from wavefabric.training.iteration.memory import check_memory, largest_need
 from wavefabric.training.iteration.task_graph import TaskGraph
-from wavefabric.training.iteration.tasks import Workload, build_tasks
+from wavefabric.training.iteration.tasks import build_tasks
+from wavefabric.training.iteration.workload import Workload
 from wavefabric.training.models import load_model
 from wavefabric.training.models.graph import ModelGraph
 from wavefabric.training.search.search import PROPOSALS, search

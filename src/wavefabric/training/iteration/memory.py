@@ -10,7 +10,9 @@ from wavefabric.base.errors import InputError
 from wavefabric.base.units import three_digits
 from wavefabric.collectives.sizes import MOST_RANKS
 from wavefabric.training.gpu.work import optimizer_states, parameters_held
-from wavefabric.training.iteration.tasks import FORWARD, Workload, pipeline_order
+from wavefabric.training.iteration.quantisation import Quantisation
+from wavefabric.training.iteration.tasks import FORWARD, pipeline_order
+from wavefabric.training.iteration.workload import Workload
 from wavefabric.training.models.graph import Layer, blocks_of
 from wavefabric.training.strategies.strategy import Strategy, check_strategy, uniform
 
@@ -72,7 +74,11 @@ def layer_memory(workload: Workload, number: int) -> LayerMemory:
     divided = layout.tensor if along or layer.split in ("row", "local") else 1
     per_element = strategy.samples(number) / divided
     again = layer.again or 0.0 if strategy.selective else 0.0
-    kept = (layer.saved - again) * per_element
+    # Inputs of products are stored as their operands, of 8 bits in some precisions.
+    quantisation = Quantisation(workload.model, strategy, workload.precision)
+    operands = quantisation.operands[number] or 0.0
+    kept = layer.saved - again - min(layer.saved, operands) + operands * quantisation.ratio([number])
+    kept *= per_element
     # Keys and values of the other GPUs: all of them, or the two that are in use and on their way.
     others = min(strategy.context - 1, 2 if strategy.ring else strategy.context)
     again = (again + others * layer.keys_values) * per_element

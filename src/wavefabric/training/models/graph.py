@@ -119,6 +119,11 @@ class Layer:
         return prod(self.output)
 
     @property
+    def copies(self) -> float:
+        """Return to how many experts each token is sent; 1 for layers without experts."""
+        return max(1.0, self.used * self.experts)
+
+    @property
     def along(self) -> bool:
         """Return whether sequence parallelism divides the layer by positions, the first output axis."""
         positions = len(self.output) > 1 and self.operator in ("normalisation", "elementwise", "embedding")
@@ -178,6 +183,30 @@ class ModelGraph:
             for name in layer.inputs:
                 result[self.index[name]].append(number)
         return tuple(map(tuple, result))
+
+    @cached_property
+    def operands(self) -> tuple[float | None, ...]:
+        """Return the elements per sample that each layer's forward pass casts if products have 8 bits.
+
+        An input of several layers is cast at the first; experts cast the tokens that reach them. None: not a
+        matrix product, or one that a loss or experts read: logits and routers stay in 16 bits (Transformer
+        Engine, torchtitan).
+        """
+        seen: set[str] = set()
+        result: list[float | None] = []
+        for layer, readers in zip(self.layers, self.consumers, strict=True):
+            after = [self.layers[number] for number in readers]
+            wide = any(x.operator == "softmax" or x.experts > layer.experts for x in after)
+            if layer.operator != "matmul" or wide:
+                result.append(None)
+                continue
+            sources = [self.layers[self.index[name]] for name in layer.inputs]
+            if layer.experts:
+                result.append(layer.copies * sum(x.features for x in sources if x.operator != "matmul"))
+                continue
+            result.append(sum(source.features for source in sources if source.name not in seen))
+            seen |= set(layer.inputs)
+        return tuple(result)
 
     @property
     def parameters(self) -> int:
