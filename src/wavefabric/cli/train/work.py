@@ -29,6 +29,7 @@ from wavefabric.training.search.search import PROPOSALS, search
 from wavefabric.training.strategies.strategy import Strategy, check_strategy
 from wavefabric.training.strategies.strategy_text import parse_strategy
 from wavefabric.training.traces.chakra.read import read_chakra, trace_files
+from wavefabric.training.traces.chakra.sources import ARCHIVES
 from wavefabric.training.traces.order import gpus_of_workers
 from wavefabric.training.wave_steps import parse_wave_step
 
@@ -226,11 +227,11 @@ def make_work(text: str, options: WorkOptions, policy: str) -> SimulatedWork:
 def trace_prefix(text: str) -> str:
     """Return the NAME of the trace files NAME.RANK.et (or .json) that ``text`` names; else "".
 
-    The path of an archive is returned as it is.
+    The path of an archive, or of one file that cannot be a model's, is returned as it is.
     """
-    if text.endswith((".zip", ".tar", ".tar.gz", ".tgz")):
-        return text
     match = re.fullmatch(r"(.+)\.[0-9]+\.(et|json)(\.gz)?", text)
+    if not match and text.endswith((*ARCHIVES, ".et", ".et.gz", ".json.gz")):
+        return text
     prefix = match[1] if match else text
     matches = (glob.glob(f"{glob.escape(prefix)}.[0-9]*.{end}*") for end in ("et", "json"))
     return prefix if match or any(matches) else ""
