@@ -2,6 +2,7 @@
 
 from collections import Counter
 from dataclasses import replace
+from random import Random
 
 import pytest
 from strategy_models import AffineTimes
@@ -18,8 +19,9 @@ from wavefabric.training.models import load_model
 from wavefabric.training.models.layers import GraphBuilder
 from wavefabric.training.models.transformers import experts, llama
 from wavefabric.training.search.chain import SearchSetting
+from wavefabric.training.search.markov import StrategyMoves
 from wavefabric.training.search.search import expert_designed
-from wavefabric.training.strategies.strategy import LayerLayout, uniform
+from wavefabric.training.strategies.strategy import LayerLayout, check_strategy, uniform
 from wavefabric.training.strategies.strategy_text import from_json, parse_strategy, to_json
 
 TOKENS, WIDTH, HEADS, GROUPS, BLOCKS = 4096, 512, 8, 2, 3
@@ -189,3 +191,17 @@ def test_searches_try_it_for_long_sequences():
     for model, degrees in ((long, {1, 2, 4, 8}), (short, {1})):
         setting = SearchSetting(model, 8, 8, DEVICES["h100"], PRECISIONS["bf16"], FreeCommunication())
         assert {strategy.context for strategy in expert_designed(setting)} == degrees
+
+
+def test_proposals_change_the_degree_and_fit_the_model():
+    model, random = decoder(), Random(1)
+    moves, strategy = StrategyMoves(model, 8), uniform(model, 8, context=4, batch=8)
+    seen = set()
+    for _ in range(400):
+        proposed = moves.propose(strategy, random)
+        if proposed is not None:
+            check_strategy(model, proposed)
+            strategy = proposed
+            seen.add((strategy.context, strategy.stages))
+    assert {context for context, _ in seen} >= {1, 2, 4}
+    assert {stages for context, stages in seen if context > 1} > {1}

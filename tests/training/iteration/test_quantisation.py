@@ -155,6 +155,9 @@ def test_parameters_are_cast_after_the_update():
     assert quantisation(sharded).cast_parameters(range(len(sharded.model.layers)), 1.0) == 0
     more = [cast(sharded, back) - cast(workload("mxfp8", 4, zero=1), back) for back in (False, True)]
     assert more == pytest.approx([PRODUCTS * CAST["mxfp8"]] * 2)
+    again = workload("mxfp8", 4, zero=3, recompute=True)  # what is gathered to compute a block again stays
+    assert cast(sharded, False) == cast(again, False)
+    assert cast(sharded, True) - cast(again, True) == PRODUCTS * CAST["mxfp8"]
 
 
 def test_devices_without_eight_bits_refuse():

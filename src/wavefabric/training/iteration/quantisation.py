@@ -42,7 +42,8 @@ class Quantisation:
         elements = layer.copies * layer.features if backward else operands
         divided = ("column", "local") if backward else ("row", "local")
         parts = tensor if layer.split in divided or (self.strategy.sequence and layer.split != "none") else 1
-        whole = self.strategy.sharded and self.precision.gathered > self.precision.operand
+        again = self.strategy.sharded and not (backward and self.strategy.recompute)  # gathered for this pass
+        whole = again and self.precision.gathered > self.precision.operand
         parameters = self._parameters(number) if whole else 0.0
         return (elements * self.strategy.samples(number) / parts + parameters) * self.precision.cast
 

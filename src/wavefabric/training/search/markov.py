@@ -289,6 +289,8 @@ def _fitted(layout: LayerLayout, gpus: int) -> LayerLayout:
 
 def _allowed_microbatches(strategy: Strategy) -> list[int]:
     """Return the numbers of microbatches for which the samples per GPU of every layer are whole numbers."""
+    if any(layout.data % strategy.context for layout in strategy.layouts):
+        return []
     degrees = {layout.data // strategy.context for layout in strategy.layouts}
     if any(strategy.batch % data for data in degrees):
         return []
