@@ -39,7 +39,7 @@ from wavefabric.training.gpu.device_model import DeviceModel
 from wavefabric.training.gpu.operator_times import measure
 from wavefabric.training.gpu.precision import PRECISIONS
 from wavefabric.training.iteration.simulate import simulate
-from wavefabric.training.iteration.tasks import Workload
+from wavefabric.training.iteration.workload import Workload
 from wavefabric.training.models.graph import ModelGraph
 from wavefabric.training.models.layers import GraphBuilder
 from wavefabric.training.strategies.strategy import uniform

@@ -71,7 +71,7 @@ def flash(graph: GraphBuilder, qkv: str, width: int) -> str:
     tokens, kept = graph.shape(qkv)
     return graph.add("attention", "attention", [qkv], (tokens, width), flops=2.0 * tokens**2 * width,
                      keep=[qkv], keep_output=True, elements=float(tokens * (kept + width)), split="local",
-                     backward=2.5)  # fmt: skip
+                     keys_values=float(tokens * (kept - width)), backward=2.5)  # fmt: skip
 
 
 def unfused(graph: GraphBuilder, qkv: str, width: int, heads: int) -> str:
@@ -80,14 +80,16 @@ def unfused(graph: GraphBuilder, qkv: str, width: int, heads: int) -> str:
     shape, squares = (heads, tokens, tokens), float(heads * tokens**2)
     products = {"flops": 2.0 * tokens**2 * width, "split": "local"}
     scores = graph.add("scores", "attention", [qkv], shape, keep=[qkv], again=0.0,
-                       elements=2.0 * tokens * width + squares, **products)  # fmt: skip
+                       elements=2.0 * tokens * width + squares, keys_values=1.0 * tokens * width,
+                       **products)  # fmt: skip
     softmax = graph.add("softmax", "softmax", [scores], shape, flops=SOFTMAX_FLOPS * squares, split="local",
                         keep_output=True, again=squares, backward=1.5)  # fmt: skip
     mask = _MASK * squares
     dropped = graph.add("dropout", "elementwise", [softmax], shape, flops=squares, split="local",
                         backward=1.0, elements=2 * squares + mask, saved=mask, again=mask)  # fmt: skip
     return graph.add("context", "attention", [dropped, qkv], (tokens, width), keep=[dropped], again=squares,
-                     elements=2.0 * tokens * width + squares, **products)  # fmt: skip
+                     elements=2.0 * tokens * width + squares, keys_values=1.0 * tokens * width,
+                     **products)  # fmt: skip
 
 
 def _residual(graph: GraphBuilder, name: str, hidden: str, added: str, fused: bool) -> str:

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
-#: One-way B/s of a GPU inside a node, s of a step of a ring. NCCL's bus bandwidth of large all-reduces by
-#: rings of 8 GPUs as nccl-tests gave it, and what its times at 64 MiB and 1 GiB leave over that, over 14
-#: steps: A100 684.6 and 8203.9 µs; H200 338.9 and 4053 µs (github.com/stas00/ml-engineering,
-#: network/README.md).
-LINKS = {"a100": (234.9e9, 13e-6), "h100": (367.6e9, 6.5e-6)}
+from papers.training.published_llama_rows import NEMO, TORCHTITAN
+from papers.training.published_run import AGREES, Run
 
 _SC21 = "arXiv:2104.04473, {}; settings of Megatron-LM's examples/sc21; both read in its repository"
 _TABLE_1 = _SC21.format("table 1 (images/cases_april2021.png)")
@@ -20,66 +16,15 @@ _KORTHIKANTI = "arXiv:2205.05198, tables 3 and 5; read in github.com/calculon-ai
 _H100 = (
     "Megatron-LM's README of July 2024 (images/model_table.png): read; microbatches and chunks not published"
 )
-UNCHECKED = "not checked against the paper"
 _LLAMA = (
-    f"arXiv:2407.21783, table 4: 38 to 43 % MFU read in texts on it; settings {UNCHECKED}, a block a chunk"
+    "arXiv:2407.21783, table 4: read in copies of its text; chunks of stages not published, a block each here"
 )
 _MOSAIC = "github.com/mosaicml/llm-foundry, scripts/train/benchmarking: read"
 _IBM = "github.com/foundation-model-stack/fms-fsdp, README.md: read; 400 Gbit/s a node by a later version"
 
-_AGREES = "agrees"
 _CHUNKS = "pipeline bubble: chunks of stages are not published, none here; with 7 a stage it agrees"
 _ZERO = ("communication: not hidden there, it seems (see serial); the rest is not known. A ring of "
          "so many GPUs takes 13 us a step")  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Run:
-    """A published run.
-
-    Parameters
-    ----------
-    name : str
-    gpus : int
-    published : float
-        In `unit`: ``"TFLOP/s"`` a GPU as Megatron counted in 2021, recomputation included; without it
-        ``"model TFLOP/s"``; ``"s"`` an iteration; ``"tokens/s"`` a GPU.
-    unit : str
-    size : tuple of int
-        Blocks, width, heads; of a Llama also the inner width and heads of keys and values.
-    batch, microbatch : int
-        Samples of an iteration of all GPUs, and of a microbatch on each data-parallel GPU (0: the largest of
-        4, 2, 1 that fits).
-    strategy : str
-        Words of `parse_strategy`.
-    source, reason : str
-        ``reason``: why the simulated speed differs.
-    tokens, vocabulary : int
-    fused : bool
-        FlashAttention and no dropout; see `published_models`.
-    device : str
-    node : float
-        B/s that a node sends to others.
-    policy : str
-        ``"end"``: gradients are reduced after all backward passes (Megatron's local DDP).
-    """
-
-    name: str
-    gpus: int
-    published: float
-    unit: str
-    size: tuple[int, ...]
-    batch: int
-    microbatch: int
-    strategy: str
-    source: str
-    reason: str = _AGREES
-    tokens: int = 2048
-    vocabulary: int = 51_200
-    fused: bool = False
-    device: str = "a100"
-    node: float = 200e9
-    policy: str = "batched"
 
 
 def _table_1() -> list[Run]:
@@ -161,14 +106,14 @@ def _h100() -> list[Run]:
             "data",
             "small matrices: 41 % MFU there, the least of its table",
         ),
-        ("7.1B", 96, 465.9, (30, 4096, 32), 192, "tensor:2", _AGREES),
-        ("16B", 192, 489.1, (32, 6144, 48), 192, "tensor:4", _AGREES),
-        ("32B", 384, 459.6, (48, 7168, 56), 192, "tensor:8", _AGREES),
+        ("7.1B", 96, 465.9, (30, 4096, 32), 192, "tensor:2", AGREES),
+        ("16B", 192, 489.1, (32, 6144, 48), 192, "tensor:4", AGREES),
+        ("32B", 384, 459.6, (48, 7168, 56), 192, "tensor:8", AGREES),
         ("70B", 768, 419.7, (84, 8192, 64), 384, "tensor:8,pipeline:2", _CHUNKS),
-        ("119B", 1536, 420.5, (92, 10240, 80), 768, "tensor:8,pipeline:4", _AGREES),
-        ("177B", 2304, 432.8, (96, 12288, 96), 1152, "tensor:8,pipeline:6", _AGREES),
-        ("314B", 3072, 474.4, (96, 16384, 128), 1536, "tensor:8,pipeline:8", _AGREES),
-        ("462B", 6144, 459.9, (112, 18432, 144), 3072, "tensor:8,pipeline:16", _AGREES),
+        ("119B", 1536, 420.5, (92, 10240, 80), 768, "tensor:8,pipeline:4", AGREES),
+        ("177B", 2304, 432.8, (96, 12288, 96), 1152, "tensor:8,pipeline:6", AGREES),
+        ("314B", 3072, 474.4, (96, 16384, 128), 1536, "tensor:8,pipeline:8", AGREES),
+        ("462B", 6144, 459.9, (112, 18432, 144), 3072, "tensor:8,pipeline:16", AGREES),
     )
     return [
         Run(f"Megatron H100 {name}", gpus, flops, "model TFLOP/s", size, batch, int("pipeline" in words),
@@ -190,7 +135,7 @@ def _others() -> list[Run]:
         Run("Llama 3 405B", 8192, 430, "model TFLOP/s", size, 2048, 1, words, **llama),
         Run("Llama 3 405B", 16384, 400, "model TFLOP/s", size, 2048, 1, words, **llama),
         Run("Llama 3 405B, 131072 tokens", 16384, 380, "model TFLOP/s", size, 128, 1, f"{words},context:16",
-            **dict(llama, tokens=131_072), reason="context parallelism is not simulated"),
+            **dict(llama, tokens=131_072)),
         Run("Mosaic MPT-7B", 8, 4641, "tokens/s", mpt, 96, 6, "sharded", **mosaic),
         Run("Mosaic MPT-7B, H100", 8, 10643, "tokens/s", mpt, 48, 6, "sharded", **mosaic, device="h100",
             reason="computation: 46 % MFU there, nothing exposed here; kernels of 2023, it seems"),
@@ -200,4 +145,4 @@ def _others() -> list[Run]:
     ]  # fmt: skip
 
 
-RUNS = (*_table_1(), *_table_2(), *_korthikanti(), *_h100(), *_others())
+RUNS = (*_table_1(), *_table_2(), *_korthikanti(), *_h100(), *_others(), *TORCHTITAN, *NEMO)

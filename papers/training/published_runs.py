@@ -1,21 +1,25 @@
 """Published training runs beside the same runs simulated: speeds, their ratio, and why they differ.
 
-No number here was fitted to a run: see `published_rows.LINKS` and `wavefabric.training.gpu.device_model`.
+No number here was fitted to a run: see `published_run.LINKS` and `wavefabric.training.gpu.device_model`.
 """
 
 from __future__ import annotations
 
+import json
 import sys
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 sys.path.append(str(Path(__file__).resolve().parents[2]))
 
 from papers.common import command, run
 from papers.training.published_models import gpt, llama
-from papers.training.published_rows import LINKS, RUNS, Run
+from papers.training.published_rows import RUNS
+from papers.training.published_run import LINKS, Run
 from wavefabric.base.errors import InputError
 from wavefabric.base.results.figure_style import BLUE, GREY
+from wavefabric.cli.common.options import option
 from wavefabric.fabric.electrical.fabric import Fabric, Link
 from wavefabric.fabric.execution import report
 from wavefabric.training.communication.times import Communication
@@ -23,16 +27,26 @@ from wavefabric.training.gpu.device_file import load_device
 from wavefabric.training.gpu.precision import PRECISIONS
 from wavefabric.training.iteration.memory import strategy_needs
 from wavefabric.training.iteration.simulate import Iteration, simulate
-from wavefabric.training.iteration.tasks import Workload
+from wavefabric.training.iteration.workload import Workload
+from wavefabric.training.models import load_model
 from wavefabric.training.models.graph import ModelGraph
 from wavefabric.training.search.chain import serial_seconds
 from wavefabric.training.strategies.strategy_text import parse_strategy
 
-_A_NODE = 8
+Chosen = Annotated[
+    str | None, option("Simulate only runs whose names contain one of these (commas between).")
+]
 
 
 def graph(one: Run) -> ModelGraph:
     """The network of a run."""
+    if one.model:
+        model = load_model(one.model, tokens=one.tokens)
+        layers = (
+            replace(layer, flops=layer.flops / (1 + (layer.operator == "attention")))
+            for layer in model.layers
+        )
+        return replace(model, layers=tuple(layers))
     size = (one.size[0], one.size[1], one.size[2])
     if len(one.size) > 3:
         return llama(one.name, size, one.tokens, one.vocabulary, *one.size[3:])
@@ -42,12 +56,14 @@ def graph(one: Run) -> ModelGraph:
 def workload(one: Run) -> Workload:
     """Model, strategy, GPUs and precision."""
     model, device = graph(one), load_device(one.device)
-    data = parse_strategy(one.strategy, model, one.gpus, batch=one.batch).layouts[0].data
+    if one.memory:
+        device = replace(device, memory=one.memory[0], bandwidth=one.memory[1])
+    data = parse_strategy(one.strategy, model, one.gpus, batch=one.batch).data
     result = None
     for microbatch in (one.microbatch,) if one.microbatch else (4, 2, 1):
         words = f"{one.strategy},microbatches:{one.batch // (data * microbatch)}"
         strategy = parse_strategy(words, model, one.gpus, batch=one.batch)
-        result = Workload(model, strategy, device, PRECISIONS["bf16"])
+        result = Workload(model, strategy, device, PRECISIONS[one.precision])
         if max(need.total for need in strategy_needs(result)) <= device.memory:
             break
     assert result is not None
@@ -62,7 +78,7 @@ def simulated(one: Run) -> Iteration:
 def communication(one: Run) -> Communication:
     """Calls by rings between and inside the nodes of a run."""
     inside, step = LINKS[one.device]
-    return Communication(nodes(one.gpus, inside, one.node, step), "ring")
+    return Communication(nodes(one.gpus, inside, one.node, step, one.domain), "ring")
 
 
 def flops(one: Run) -> float:
@@ -88,22 +104,28 @@ def value(one: Run, seconds: float) -> float:
     return flops(one) / (seconds * one.gpus * 1e12)
 
 
-def nodes(gpus: int, inside: float, outside: float, step: float) -> Fabric:
-    """Nodes of up to eight GPUs on a switch each, joined by a switch that never blocks; B/s one way.
+def nodes(gpus: int, inside: float, outside: float, step: float, domain: int = 8) -> Fabric:
+    """Nodes of up to ``domain`` GPUs on a switch each, joined by a switch that never blocks; B/s one way.
 
     ``step``: s that a step of a ring takes besides.
     """
     names = tuple(f"GPU{i}" for i in range(gpus))
-    local = [f"node{i}" for i in range(-(-gpus // _A_NODE))]
-    joined = [(gpu, local[i // _A_NODE], inside, "nvlink") for i, gpu in enumerate(names)]
+    local = [f"node{i}" for i in range(-(-gpus // domain))]
+    joined = [(gpu, local[i // domain], inside, "nvlink") for i, gpu in enumerate(names)]
     joined += [(node, "network", outside, "network") for node in local] if len(local) > 1 else []
     links = [Link(*pair, rate, kind=kind) for a, b, rate, kind in joined for pair in ((a, b), (b, a))]
     switches = (*local, "network") if len(local) > 1 else tuple(local)
     return Fabric(f"{len(local)} nodes", names, switches, tuple(links), alpha=step)
 
 
-def figure(say=lambda line: None) -> dict[str, Any]:
+def figure(say=lambda line: None, runs: Chosen = None) -> dict[str, Any]:
     """Published runs beside simulated ones.
+
+    Parameters
+    ----------
+    runs : str or None
+        Words of names with commas between: only runs whose names contain one are simulated, and others are
+        as in the results beside this script if they are there.
 
     Returns
     -------
@@ -114,11 +136,23 @@ def figure(say=lambda line: None) -> dict[str, Any]:
         ``utilisation`` (model FLOPs utilisation), ``exposed`` (share of the time that communication adds),
         ``bubble``, ``source``, ``reason``.
     """
-    return {"benchmark": "published_runs", "runs": [_compared(one, say) for one in RUNS]}
+    kept: dict[tuple[str, int], dict[str, Any]] = {}
+    if runs is not None:
+        earlier = json.loads(Path(__file__).with_suffix(".json").read_text())["runs"]
+        words = runs.split(",")
+        kept = {
+            (one["name"], one["gpus"]): one
+            for one in earlier
+            if not any(word in one["name"] for word in words)
+        }
+    compared = [
+        kept[one.name, one.gpus] | _settings(one) if (one.name, one.gpus) in kept else _compared(one, say)
+        for one in RUNS
+    ]
+    return {"benchmark": "published_runs", "runs": compared}
 
 
-def _compared(one: Run, say) -> dict[str, Any]:
-    say(one.name)
+def _settings(one: Run) -> dict[str, Any]:
     keys = (
         "name",
         "gpus",
@@ -128,10 +162,16 @@ def _compared(one: Run, say) -> dict[str, Any]:
         "microbatch",
         "strategy",
         "device",
+        "precision",
         "source",
         "reason",
     )
-    result: dict[str, Any] = {key: getattr(one, key) for key in keys}
+    return {key: getattr(one, key) for key in keys}
+
+
+def _compared(one: Run, say) -> dict[str, Any]:
+    say(one.name)
+    result = _settings(one)
     try:
         iteration = simulated(one)
     except InputError as error:
@@ -168,16 +208,14 @@ def table(result: dict[str, Any]) -> list:
         more = [f"{one[key]:.2f}" if got else "" for key in ("ratio", "free_ratio")]
         more.append(f"{one['serial_ratio']:.2f}" if one.get("serial_ratio") else "")
         more += [f"{one[key]:.0%}" if got else "" for key in ("utilisation", "exposed", "bubble")]
-        setting = f"{one['strategy']}; {one['batch']} in {one['microbatch'] or 'largest'}"
+        setting = f"{one['precision']}, {one['strategy']}; {one['batch']} in {one['microbatch'] or 'largest'}"
         rows.append((one["name"], str(one["gpus"]), setting, *cells, *more))
-    words = (
-        "<run|GPUs|<strategy; batch in microbatches|simulated|published|<unit|ratio|free|serial|MFU|exposed"
-    )
-    words += "|bubble"
+    words = "<run|GPUs|<precision, strategy; batch in microbatches|simulated|published|<unit"
+    words += "|ratio|free|serial|MFU|exposed|bubble"
     headings = tuple(words.split("|"))
     why = [(one["name"], one["refusal"] or one["reason"], one["source"]) for one in result["runs"]]
     return [
-        report.table("published training runs, bf16, and shares of the simulated iteration", headings, rows),
+        report.table("published training runs, and shares of the simulated iteration", headings, rows),
         report.table("why they differ", ("<run", "<reason", "<published in"), why, wrap=True),
     ]
 

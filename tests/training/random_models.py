@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from hypothesis import strategies as st
 
 from wavefabric.training.gpu.precision import PRECISIONS
-from wavefabric.training.iteration.tasks import Workload
+from wavefabric.training.iteration.workload import Workload
 from wavefabric.training.models.graph import Layer, ModelGraph
 from wavefabric.training.strategies.strategy import LayerLayout, Strategy, cut_stages
 
@@ -17,6 +17,9 @@ class WholeDevice:
 
     def __init__(self, update=0.0):
         self.update = update
+
+    def check_arithmetic(self, key, arithmetic):
+        """All are there."""
 
     def seconds(self, operator, flops, nbytes, arithmetic):
         return float(-(-flops // 1)) if arithmetic != "fp32" else self.update

@@ -10,7 +10,7 @@ from wavefabric.training.fabrics import fabric_for, gpu_bandwidth, ideal_switch
 from wavefabric.training.gpu.device_model import DEVICES
 from wavefabric.training.gpu.precision import PRECISIONS
 from wavefabric.training.iteration.simulate import simulate
-from wavefabric.training.iteration.tasks import Workload
+from wavefabric.training.iteration.workload import Workload
 from wavefabric.training.models import load_model
 from wavefabric.training.strategies.strategy import uniform
 

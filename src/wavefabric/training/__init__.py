@@ -18,7 +18,7 @@ __getattr__, __dir__ = lazy(
         "models.graph": ("Layer", "ModelGraph"),
         "gpu.precision": ("PRECISIONS",),
         "strategies.strategy": ("Strategy", "uniform"),
-        "iteration.tasks": ("Workload",),
+        "iteration.workload": ("Workload",),
         "compare": ("compare",),
         "gpu.device_file": ("load_device",),
         "models.graph_file": ("load_graph",),

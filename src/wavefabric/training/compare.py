@@ -15,7 +15,7 @@ from wavefabric.training.fabrics import check_size, fabric_for, gpu_bandwidth, i
 from wavefabric.training.iteration.engine import CallTimes
 from wavefabric.training.iteration.simulate import Iteration, simulate, simulate_tasks
 from wavefabric.training.iteration.task_graph import TaskGraph
-from wavefabric.training.iteration.tasks import Workload
+from wavefabric.training.iteration.workload import Workload
 
 #: Function (number of GPUs, times of calls) that returns the work to simulate, such as a model or a trace.
 MakeWork = Callable[[int, CallTimes], Workload | TaskGraph]
@@ -114,7 +114,7 @@ def compare(
     >>> from wavefabric.training.models import load_model
     >>> from wavefabric.training.gpu.precision import PRECISIONS
     >>> from wavefabric.training.strategies.strategy import uniform
-    >>> from wavefabric.training.iteration.tasks import Workload
+    >>> from wavefabric.training.iteration.workload import Workload
     >>> bert = load_model("bert-large")
     >>> def make(gpus, call_times):
     ...     return Workload(bert, uniform(bert, gpus), DEVICES["h200"], PRECISIONS["tf32"])

@@ -1,5 +1,7 @@
 """`wavefabric train` on bad input: one line, exit code 2, nothing written."""
 
+import gzip
+import json
 import os
 
 import pytest
@@ -34,6 +36,12 @@ GOOD = ("ncf", "--gpus", "4")
         ((*GOOD, "--microbatches", "0"), "--microbatches: 0 given"),
         ((*GOOD, "--device", "abacus"), "device: "),
         ((*GOOD, "--precision", "fp7"), '--precision: "fp7" given'),
+        (
+            (*GOOD, "--precision", "fp8", "--device", "a100"),
+            "precision: fp8 given; allowed: fp32, tf32, bf16",
+        ),
+        ((*GOOD, "--precision", "mxfp8"), "precision: mxfp8 given; allowed: fp32, tf32, bf16, fp8 on h200"),
+        ((*GOOD, "--strategy", "context:2"), "context: 2 given; allowed: 1, attention of ncf is not there"),
         ((*GOOD, "--policy", "nonsense"), '--policy: "nonsense" given'),
         ((*GOOD, "--sharing", "paper"), 'sharing: "paper" given with electrical fabrics alone'),
         ((*GOOD, "--routing", "nonsense", "--fabric", "lightpath"), '--routing: "nonsense" given'),
@@ -146,3 +154,17 @@ def test_a_model_file_is_not_overwritten_by_its_strategy(command, tmp_path):
     code, _, err = command("train", *words)
     assert (code, err.count("\n")) == (2, 1)
     assert "input of this run" in err
+
+
+@pytest.mark.parametrize("name", ["step.json", "step.0.json", "host_1.42.pt.trace.json", "step.json.gz"])
+def test_a_trace_of_the_profiler_names_what_converts_it(command, tmp_path, name):
+    """Kineto's JSON, by any of the names that it has, is refused with Chakra's two commands."""
+    event = {"ph": "X", "cat": "kernel", "name": "gemm", "pid": 0, "tid": 7, "ts": 1, "dur": 2.0}
+    content = {"schemaVersion": 1, "distributedInfo": {"rank": 0, "world_size": 2}, "traceEvents": [event]}
+    text = json.dumps(content).encode()
+    (tmp_path / name).write_bytes(gzip.compress(text) if name.endswith("gz") else text)
+    code, out, err = command("train", name, "--gpus", "2")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    host = "chakra_trace_link --rank R --chakra-host-trace HOST.json --chakra-device-trace PROFILE.json"
+    for words in (name, "a trace of PyTorch's profiler given", host, "chakra_converter PyTorch --input"):
+        assert words in err

@@ -12,7 +12,7 @@ from wavefabric.training.gpu.device_model import DEVICES
 from wavefabric.training.gpu.precision import PRECISIONS
 from wavefabric.training.iteration.engine import FreeCommunication
 from wavefabric.training.iteration.simulate import simulate
-from wavefabric.training.iteration.tasks import Workload
+from wavefabric.training.iteration.workload import Workload
 from wavefabric.training.models import MODELS, load_model
 from wavefabric.training.strategies.strategy import uniform
 
@@ -392,3 +392,22 @@ def test_time_steps_of_our_own_simulations(command, name):
     code, out, _ = command("train", name, "--gpus", "2,4", "--compare")
     assert code == 0
     assert "iterations/s" in out
+
+
+def test_context_parallelism_and_eight_bits_are_shown(command):
+    words = (
+        "gpt-7b:16384",
+        "--gpus",
+        "8",
+        "--device",
+        "b200",
+        "--precision",
+        "mxfp8",
+        "--fabric",
+        "hgx-b200",
+    )
+    code, out, _ = command("train", *words, "--strategy", "tensor:2,sequence,context:4,ring")
+    assert code == 0
+    assert "data 1 x context 4 x tensor 2; sequence-parallel; keys and values on a ring" in out
+    assert "of the mxfp8 peak of 4500" in out
+    assert " context " in out

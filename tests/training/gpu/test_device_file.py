@@ -16,6 +16,7 @@ from wavefabric.training.gpu.device_model import (
     ARITHMETIC,
     DEVICES,
     EFFICIENCY,
+    EIGHT_BIT,
     MATRIX_OPERATORS,
     DeviceModel,
     MeasuredTime,
@@ -85,7 +86,7 @@ def test_presets_by_name_and_files_by_path(tmp_path, monkeypatch):
 
 
 def test_a_file_may_give_the_efficiency_of_each_operator():
-    assert tuple(EfficiencyTable.model_fields) == OPERATORS
+    assert tuple(EfficiencyTable.model_fields) == (*OPERATORS, *EIGHT_BIT)
 
 
 def test_what_a_file_says():
@@ -94,6 +95,16 @@ def test_what_a_file_says():
     assert (device.memory, device.bandwidth, device.launch) == (80 * 2**30, 2e12, 5 * 1e-6)
     assert device.efficiency == EFFICIENCY | {"matmul": (0.5, 1)}
     assert device.measured == (MeasuredTime("matmul", "bf16", 8e9, 1.3e7, 52 * 1e-6),)
+
+
+def test_formats_of_eight_bits_are_optional():
+    text = GOOD + 'fp8 = "1 PFLOP/s"\n'
+    assert device_from_toml(text).peak["fp8"] == 1e15
+    plain, faster = device_from_toml(text), device_from_toml(text + "[efficiency]\nfp8 = [0.25, 1]\n")
+    assert plain.roofline("matmul", 3e18, 1, "fp8") == pytest.approx(3e18 / (0.75 * 1e15) + 5e-6)
+    assert faster.roofline("matmul", 3e18, 1, "fp8") == pytest.approx(3e18 / (0.25 * 1e15) + 5e-6)
+    with pytest.raises(InputError, match=r"^precision: mxfp8 given; allowed: fp32, tf32, bf16, fp8 on mine$"):
+        plain.check_arithmetic("precision", "mxfp8")
 
 
 @pytest.mark.parametrize(
@@ -114,7 +125,10 @@ def test_what_a_file_says():
         (GOOD + "[efficiency]\nmatmul = [1]", "efficiency.matmul[1]: missing; allowed: a value for it"),
         (GOOD + ROW.replace("1.3e7", "-1"), "measured[0].bytes: -1 given; allowed: from 0"),
         (GOOD + ROW.replace('"52 us"', '"0 s"'), "measured[0].seconds: 0.0 given; allowed: a number above 0"),
-        (GOOD + ROW.replace("bf16", "fp8"), 'measured[0].arithmetic: "fp8" given; allowed: fp32, tf32, bf16'),
+        (
+            GOOD + ROW.replace("bf16", "fp4"),
+            'measured[0].arithmetic: "fp4" given (did you mean fp8?); allowed: fp32, tf32',
+        ),
         (GOOD + ROW + ROW, "measured[1]: given twice; allowed: each flops and bytes once"),
     ],
 )

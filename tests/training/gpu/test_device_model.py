@@ -11,8 +11,8 @@ from wavefabric.base.errors import InputError
 from wavefabric.training.gpu.device_model import (
     ARITHMETIC,
     DEVICES,
+    DIFFERENT,
     EFFICIENCY,
-    HOPPER,
     MATRIX_OPERATORS,
     DeviceModel,
     MeasuredTime,
@@ -69,13 +69,22 @@ def test_more_work_takes_no_less_time_and_no_more_than_the_sum(operator, arithme
 
 
 def test_presets_are_the_data_sheets_with_published_efficiencies():
-    assert sorted(DEVICES) == ["a100", "h100", "h200", "v100"]
+    assert sorted(DEVICES) == ["a100", "b200", "gb200", "h100", "h200", "v100"]
     assert DEVICES["a100"].peak == {"fp32": 19.5e12, "tf32": 156e12, "bf16": 312e12}
     assert (DEVICES["a100"].bandwidth, DEVICES["a100"].memory) == (2.039e12, 80e9)
     assert (DEVICES["h200"].bandwidth, DEVICES["h200"].memory) == (4.8e12, 141e9)
     for name, one in DEVICES.items():
-        assert one.efficiency == EFFICIENCY | (HOPPER if name[0] == "h" else {})
+        assert one.efficiency == EFFICIENCY | DIFFERENT.get(name, {})
         assert one.source
+    assert (DEVICES["b200"].bandwidth, DEVICES["gb200"].memory) == (7.7e12, 186e9)
+    # The best of many shapes, over that of an A100 (ml-engineering, compute/accelerator).
+    best = {"h100": (80.3, 70.9), "h200": (80.3, 73.4), "b200": (77.6, 76.3), "gb200": (72.9, 72.3)}
+    for name, (bf16, fp8) in best.items():
+        fractions = DIFFERENT[name]
+        assert fractions["matmul"][0] == pytest.approx(0.75 * bf16 / 86.9, abs=0.006)
+        assert fractions["fp8"][0] == pytest.approx(0.75 * fp8 / 86.9, abs=0.006)
+        assert fractions.get("mxfp8", fractions["fp8"]) == fractions["fp8"]
+        assert ("mxfp8" in DEVICES[name].peak) == ("mxfp8" in fractions)
     # 1000 x 1000 x 1000 on an A100: half of its multiprocessors have a tile, half of the share is reached.
     assert DEVICES["a100"].half_flops == pytest.approx(2 * (128 * sqrt(54)) ** 3)
     assert hash(DEVICES["a100"]) != hash(DEVICES["h100"])

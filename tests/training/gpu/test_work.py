@@ -9,7 +9,7 @@ from wavefabric.training.gpu.device_model import DEVICES
 from wavefabric.training.gpu.precision import PRECISIONS
 from wavefabric.training.gpu.work import backward_work, forward_work, parameters_held, update_work
 from wavefabric.training.iteration.memory import MemoryNeed, check_memory, strategy_needs
-from wavefabric.training.iteration.tasks import Workload
+from wavefabric.training.iteration.workload import Workload
 from wavefabric.training.models import load_model
 from wavefabric.training.models.graph import OPTIMIZERS, Layer, ModelGraph
 from wavefabric.training.strategies.strategy import LayerLayout, Strategy

@@ -15,7 +15,8 @@ from wavefabric.training.iteration.engine import FreeCommunication
 from wavefabric.training.iteration.faults import parse_slow_links, parse_stragglers, with_slow_links
 from wavefabric.training.iteration.memory import strategy_needs
 from wavefabric.training.iteration.simulate import simulate
-from wavefabric.training.iteration.tasks import Workload, build_tasks
+from wavefabric.training.iteration.tasks import build_tasks
+from wavefabric.training.iteration.workload import Workload
 from wavefabric.training.strategies.strategy import uniform
 from wavefabric.training.strategies.strategy_text import from_json, to_json
 

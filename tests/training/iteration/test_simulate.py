@@ -14,7 +14,7 @@ from wavefabric.training.gpu.precision import PRECISIONS
 from wavefabric.training.iteration.engine import POLICIES, FreeCommunication
 from wavefabric.training.iteration.simulate import simulate, simulate_tasks
 from wavefabric.training.iteration.task_graph import Call, TaskGraph
-from wavefabric.training.iteration.tasks import Workload
+from wavefabric.training.iteration.workload import Workload
 from wavefabric.training.models import load_model
 from wavefabric.training.models.graph import ModelGraph
 from wavefabric.training.strategies.strategy import LayerLayout, uniform

@@ -6,7 +6,7 @@ from strategy_models import chain
 from wavefabric.training.gpu.device_model import DEVICES
 from wavefabric.training.gpu.precision import PRECISIONS
 from wavefabric.training.iteration.memory import strategy_needs
-from wavefabric.training.iteration.tasks import Workload
+from wavefabric.training.iteration.workload import Workload
 from wavefabric.training.strategies.strategy import LayerLayout, uniform
 
 #: Parameters 1 M, 2 M, 1 M, 2 M; 20 000 elements saved each; Adam: 2 + 2 + 4 + 8 B a parameter in bf16.

@@ -13,7 +13,8 @@ from random_models import chain, layer, workload
 from wavefabric.training.gpu.device_model import DEVICES
 from wavefabric.training.gpu.precision import PRECISIONS
 from wavefabric.training.iteration.layer_calls import ModelCalls
-from wavefabric.training.iteration.tasks import Workload, build_tasks, pipeline_order
+from wavefabric.training.iteration.tasks import build_tasks, pipeline_order
+from wavefabric.training.iteration.workload import Workload
 from wavefabric.training.models import load_model
 from wavefabric.training.models.graph import SPLITS, ModelGraph
 from wavefabric.training.strategies.strategy import LayerLayout, Strategy, uniform

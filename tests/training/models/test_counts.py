@@ -29,7 +29,11 @@ def flops_of(graph, *operators):
         ("ncf", 31_832_577),
         ("gpt-7b", 6_738_415_616),
         ("gpt-70b", 68_976_648_192),
+        ("llama3-8b", 8_030_261_248),
+        ("llama3-70b", 70_553_706_496),
+        ("llama3-405b", 405_853_388_800),
         ("mixtral-8x7b", 46_702_792_704),
+        ("deepseek-v3", 671_026_404_352),
     ],
 )
 def test_parameters_are_those_of_the_published_weights(models, name, parameters):
@@ -54,6 +58,7 @@ def test_dlrm_has_its_tables_and_perceptrons(models):
         ("gpt3-175b", 174_600e6, 4),
         ("switch-base", 7.4e9, 2),
         ("mixtral-8x7b", 47e9, 2),
+        ("deepseek-v3", 671e9, 3),
         ("dlrm", 24e9, 2),
     ],
 )
@@ -86,11 +91,15 @@ def test_gpt3_trains_with_six_flops_a_parameter_and_token(models, name, publishe
     assert 3 * forward * 300e9 == pytest.approx(published, rel=0.01)
 
 
-@pytest.mark.parametrize("name", ["gpt-7b", "gpt-70b"])
+LLAMAS = {"gpt-7b": (32, 4096, 4096), "gpt-70b": (80, 8192, 4096), "llama3-8b": (32, 4096, 8192)}
+LLAMAS |= {"llama3-70b": (80, 8192, 8192), "llama3-405b": (126, 16384, 8192)}
+
+
+@pytest.mark.parametrize("name", LLAMAS)
 def test_llama_takes_six_flops_a_parameter_and_token(models, name):
     # 6 N + 12 L H Q T (PaLM, arXiv:2204.02311, appendix B); N without the table that is only looked up.
     graph = models[name]
-    blocks, width, tokens = (80, 8192, 4096) if name == "gpt-70b" else (32, 4096, 4096)
+    blocks, width, tokens = LLAMAS[name]
     looked_up = graph.layers[0].parameters
     training = sum(
         layer.flops * (1 + min(layer.backward, 2.0)) for layer in graph.layers if layer.operator in MATRICES
@@ -106,6 +115,38 @@ def test_mixture_takes_the_flops_of_the_parameters_a_token_meets(models):
     assert met == pytest.approx(12.9e9, rel=0.01)
     forward = flops_of(graph, "matmul") / 4096
     assert forward == pytest.approx(2 * (met - graph.layers[0].parameters), rel=0.01)
+
+
+def test_deepseek_counts_of_its_papers(models):
+    """37 G parameters a token (arXiv:2412.19437, abstract); 250 GFLOP to train a token in sequences of 4096
+    with causal attention, which is half of all scores (arXiv:2505.09343, table 2)."""
+    graph = models["deepseek-v3"]
+    met = sum(layer.parameters * (layer.used if layer.experts else 1.0) for layer in graph.layers)
+    assert float(f"{met - graph.layers[0].parameters:.1e}") == 37e9
+    forward = flops_of(graph, "matmul") / 4096
+    assert forward == pytest.approx(2 * (met - graph.layers[0].parameters), rel=0.01)
+    causal = graph.training_flops - 3 * flops_of(graph, "attention") / 2
+    assert causal / 4096 == pytest.approx(250e9, rel=0.01)
+    routed = [layer for layer in graph.layers if layer.experts]
+    assert len(routed) == 61 - 3
+    assert {(layer.experts, layer.copies) for layer in routed} == {(256, 8.0)}
+
+
+def test_latent_attention_by_hand(models):
+    """Low-rank projections, norms and output of one block (arXiv:2412.19437, sections 2.1.1 and 4.2)."""
+    block = [layer for layer in models["deepseek-v3"].layers if layer.block == "block 7"]
+    mine = sum(layer.parameters for layer in block[: [x.operator for x in block].index("attention") + 2])
+    down = 7168 * (1536 + 512 + 64) + 1536 + 512
+    assert mine == 7168 + down + 128 * (1536 * 192 + 512 * 256) + 128 * 128 * 7168
+    (attention,) = (layer for layer in block if layer.operator == "attention")
+    assert attention.keys_values == 4096 * 128 * (192 + 128)
+    assert attention.flops == 4096**2 * 128 * (2 * 192 + 2 * 128 + 5)
+
+
+def test_llama_3_takes_long_sequences():
+    long = load_model("llama3-8b:131072")
+    assert long.parameters == 8_030_261_248
+    assert long.sample == "sequence of 131072 tokens"
 
 
 def test_saved_activations_are_those_of_korthikanti(models):

@@ -15,7 +15,7 @@ from wavefabric.training.gpu.device_model import DEVICES
 from wavefabric.training.gpu.precision import PRECISIONS
 from wavefabric.training.iteration.memory import largest_need
 from wavefabric.training.iteration.simulate import simulate
-from wavefabric.training.iteration.tasks import Workload
+from wavefabric.training.iteration.workload import Workload
 from wavefabric.training.search import markov
 from wavefabric.training.search.chain import SearchSetting
 from wavefabric.training.search.markov import (

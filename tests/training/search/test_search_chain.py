@@ -14,7 +14,8 @@ from wavefabric.training.gpu.device_model import DEVICES
 from wavefabric.training.gpu.precision import PRECISIONS
 from wavefabric.training.iteration.engine import POLICIES, FreeCommunication, run
 from wavefabric.training.iteration.memory import largest_need
-from wavefabric.training.iteration.tasks import Workload, build_tasks
+from wavefabric.training.iteration.tasks import build_tasks
+from wavefabric.training.iteration.workload import Workload
 from wavefabric.training.models.graph import Layer, ModelGraph
 from wavefabric.training.search.chain import (
     SearchSetting,

@@ -302,7 +302,9 @@ def test_files_that_cannot_be(tmp_path):
         with pytest.raises(InputError, match=words):
             read_chakra(files)
     with pytest.raises(InputError, match="arithmetic: "):
-        read_chakra([path], arithmetic="fp8")
+        read_chakra([path], arithmetic="fp4")
+    with pytest.raises(InputError, match="precision: fp8 given; allowed: fp32, tf32, bf16 on a100"):
+        read_chakra([path], DEVICES["a100"], "fp8")
     assert len(read_chakra(path)) == 1
 
 

@@ -6,7 +6,7 @@ from strategy_models import AffineTimes, chain
 from wavefabric.training.gpu.device_model import DEVICES
 from wavefabric.training.gpu.precision import PRECISIONS
 from wavefabric.training.iteration.simulate import simulate
-from wavefabric.training.iteration.tasks import Workload
+from wavefabric.training.iteration.workload import Workload
 from wavefabric.training.strategies.strategy import uniform
 from wavefabric.training.traces.chakra import read_chakra, write_chakra
 from wavefabric.training.traces.order import gpus_of_workers, worker_names

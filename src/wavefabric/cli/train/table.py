@@ -15,12 +15,12 @@ from wavefabric.training.compare import Case
 from wavefabric.training.fabrics import gpu_bandwidth
 from wavefabric.training.iteration.memory import largest_need
 from wavefabric.training.iteration.simulate import COMPUTATION
-from wavefabric.training.iteration.tasks import Workload
+from wavefabric.training.iteration.workload import Workload
 from wavefabric.training.strategies.strategy import LayerLayout
 
 #: Boolean fields of a strategy, and the words shown for each.
 _OPTIONS = {"sequence": "sequence-parallel", "recompute": "recomputed", "selective": "attention recomputed",
-            "overlap": "TP overlap"}  # fmt: skip
+            "overlap": "TP overlap", "ring": "keys and values on a ring"}  # fmt: skip
 #: Statistics of the sizes of calls in bytes, by name.
 _OF_SIZES = {
     "calls": len, "least_bytes": min, "median_bytes": statistics.median, "largest_bytes": max, "bytes": sum,
@@ -152,7 +152,8 @@ def strategy_words(workload: Workload) -> str:
     strategy = workload.strategy
     counts = Counter(strategy.layouts).most_common()
     many = len(counts) > 1
-    shown = [_layout_words(layout) + (f" ({count} layers)" if many else "") for layout, count in counts[:3]]
+    each = [(_layout_words(layout, strategy.context), count) for layout, count in counts[:3]]
+    shown = [words + (f" ({count} layers)" if many else "") for words, count in each]
     if len(counts) > 3:
         shown.append(f"{len(counts) - 3} more (--json)")
     words = [", ".join(shown)]
@@ -168,8 +169,9 @@ def strategy_words(workload: Workload) -> str:
     return "; ".join(words)
 
 
-def _layout_words(layout: LayerLayout) -> str:
-    degrees = [("data", layout.data), ("tensor", layout.tensor), ("expert", layout.expert)]
+def _layout_words(layout: LayerLayout, context: int) -> str:
+    degrees = [("data", layout.data // context), ("context", context), ("tensor", layout.tensor),
+               ("expert", layout.expert)]  # fmt: skip
     return " x ".join(f"{name} {degree}" for name, degree in degrees if degree > 1 or name == "data")
 
 

@@ -21,13 +21,15 @@ from wavefabric.training.iteration.engine import CallTimes
 from wavefabric.training.iteration.faults import parse_stragglers, with_stragglers
 from wavefabric.training.iteration.memory import check_memory, largest_need
 from wavefabric.training.iteration.task_graph import TaskGraph
-from wavefabric.training.iteration.tasks import Workload, build_tasks
+from wavefabric.training.iteration.tasks import build_tasks
+from wavefabric.training.iteration.workload import Workload
 from wavefabric.training.models import load_model
 from wavefabric.training.models.graph import ModelGraph
 from wavefabric.training.search.search import PROPOSALS, search
 from wavefabric.training.strategies.strategy import Strategy, check_strategy
 from wavefabric.training.strategies.strategy_text import parse_strategy
 from wavefabric.training.traces.chakra.read import read_chakra, trace_files
+from wavefabric.training.traces.chakra.sources import ARCHIVES
 from wavefabric.training.traces.order import gpus_of_workers
 from wavefabric.training.wave_steps import parse_wave_step
 
@@ -45,9 +47,9 @@ class WorkOptions:
     """Options of the parallelisation strategy or the search for one, and of the GPUs."""
 
     strategy: str = option(
-        "Words with commas between: data, sharded, tables, recompute, selective, sequence, overlap, "
-        "tensor:4, pipeline:2, interleave:2, expert:8, zero:1, bucket:25M; a file (JSON); search: the best "
-        "that Markov chains find; chain: of one stage, by a dynamic program.",
+        "Words with commas between: data, sharded, tables, recompute, selective, sequence, overlap, ring, "
+        "tensor:4, pipeline:2, interleave:2, expert:8, context:2, zero:1, bucket:25M; a file (JSON); "
+        "search: the best that Markov chains find; chain: of one stage, by a dynamic program.",
         default="data",
     )
     batch: int | None = option(
@@ -225,11 +227,11 @@ def make_work(text: str, options: WorkOptions, policy: str) -> SimulatedWork:
 def trace_prefix(text: str) -> str:
     """Return the NAME of the trace files NAME.RANK.et (or .json) that ``text`` names; else "".
 
-    The path of an archive is returned as it is.
+    The path of an archive, or of one file that cannot be a model's, is returned as it is.
     """
-    if text.endswith((".zip", ".tar", ".tar.gz", ".tgz")):
-        return text
     match = re.fullmatch(r"(.+)\.[0-9]+\.(et|json)(\.gz)?", text)
+    if not match and text.endswith((*ARCHIVES, ".et", ".et.gz", ".json.gz")):
+        return text
     prefix = match[1] if match else text
     matches = (glob.glob(f"{glob.escape(prefix)}.[0-9]*.{end}*") for end in ("et", "json"))
     return prefix if match or any(matches) else ""

@@ -14,7 +14,14 @@ from wavefabric.base.files.output import write_text
 from wavefabric.base.files.validation_errors import checked
 from wavefabric.fabric.io.tables import Seconds, converted, fields_of, make_table
 from wavefabric.fabric.io.writing import entries
-from wavefabric.training.gpu.device_model import ARITHMETIC, DEVICES, EFFICIENCY, DeviceModel, MeasuredTime
+from wavefabric.training.gpu.device_model import (
+    ARITHMETIC,
+    DEVICES,
+    EFFICIENCY,
+    EIGHT_BIT,
+    DeviceModel,
+    MeasuredTime,
+)
 from wavefabric.training.models.graph import OPERATORS
 
 #: Largest number of measured times in a file, to reject absurd input.
@@ -26,11 +33,15 @@ Fraction = Annotated[float, Field(strict=True, gt=0, le=1)]
 Fractions = tuple[Fraction, Fraction]
 
 #: Peak FLOP/s of a device for each number format.
-PeakTable = make_table("PeakTable", **dict.fromkeys(ARITHMETIC, (Rate, ...)))
+PeakTable = make_table(
+    "PeakTable", **dict.fromkeys(ARITHMETIC, (Rate, ...)), **dict.fromkeys(EIGHT_BIT, (Rate | None, None))
+)
 #: Measured time of one operator.
 MeasuredTable = make_table("MeasuredTable", **fields_of(MeasuredTime, "seconds"), time=(Seconds, ...))
 #: Fractions of peak and bandwidth per class of operators; classes left out have those of `EFFICIENCY`.
-EfficiencyTable = make_table("EfficiencyTable", **dict.fromkeys(OPERATORS, (Fractions | None, None)))
+EfficiencyTable = make_table(
+    "EfficiencyTable", **dict.fromkeys((*OPERATORS, *EIGHT_BIT), (Fractions | None, None))
+)
 #: A device in TOML; see `wavefabric.training.gpu.device_model.DeviceModel`.
 DeviceTable = make_table(
     "DeviceTable",
@@ -61,8 +72,10 @@ def load_device(text: str | Path) -> DeviceModel:
             fp32 = "19.5 TFLOP/s"
             tf32 = "156 TFLOP/s"
             bf16 = "312 TFLOP/s"
+            fp8 = "1979 TFLOP/s"             # optional, as mxfp8
             [efficiency]                     # optional, each: fractions of peak, bandwidth
             matmul = [0.75, 0.8]
+            fp8 = [0.61, 0.8]                # of products in fp8; else those of matmul
             [[measured]]                     # optional, any number of these
             operator = "matmul"
             arithmetic = "bf16"
@@ -92,7 +105,8 @@ def load_device(text: str | Path) -> DeviceModel:
 def device_from_toml(text: str) -> DeviceModel:
     """Return the device model that TOML text describes, in the format of `load_device`."""
     read = checked(DeviceTable, parse_toml(text, "device"))
-    values = read.model_dump(exclude={"efficiency", "measured"})
+    values = read.model_dump(exclude={"efficiency", "measured", "peak"})
+    values["peak"] = read.peak.model_dump(exclude_none=True)
     rows = (MeasuredTime(r.operator, r.arithmetic, r.flops, r.bytes, r.time) for r in read.measured)
     efficiency = EFFICIENCY | read.efficiency.model_dump(exclude_none=True)
     return DeviceModel(**values, efficiency=efficiency, measured=tuple(rows))

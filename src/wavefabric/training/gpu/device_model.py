@@ -16,6 +16,8 @@ from wavefabric.training.models.graph import MATRIX_OPERATORS, OPERATORS
 
 #: Number formats for which a device has a peak.
 ARITHMETIC = ("fp32", "tf32", "bf16")
+#: Number formats of 8 bits, for which only some devices have a peak.
+EIGHT_BIT = ("fp8", "mxfp8")
 
 #: Fractions of the peak FLOP/s and of the memory bandwidth that a large operator reaches.
 #:
@@ -33,11 +35,19 @@ EFFICIENCY = {
     "pooling": (0.25, 0.65),
     "softmax": (0.25, 0.65),
 }
-#: Fractions for H100 and H200 that differ from `EFFICIENCY`. Products: the best of many shapes reaches 86.9 %
-#: of the peak of an A100, 80.3 % of an H100
-#: (github.com/stas00/ml-engineering, compute/accelerator): 0.75 · 80.3/86.9.
-#: Attention: 35 to 40 % (FlashAttention-2).
-HOPPER = {"matmul": (0.69, 0.80), "attention": (0.375, 0.70)}
+#: Fractions that differ from `EFFICIENCY`. Products: the best of many shapes reaches 86.9 % of the peak of an
+#: A100, 80.3 of an H100's, 77.6 of a B200's, 72.9 of a GB200's; in FP8 70.9 (H100), 73.4 (H200), 76.3 and
+#: 72.3 % (github.com/stas00/ml-engineering, compute/accelerator): 0.75 of these over 86.9. MXFP8 as FP8,
+#: since no measurement was found. Attention on Hopper: 35 to 40 % (FlashAttention-2); on Blackwell as on an
+#: A100: cuDNN 9.13 reaches 55 % forward (1605 TFLOP/s of FlashAttention-4 over 1.3,
+#: together.ai/blog/flashattention-4).
+_H100 = {"matmul": (0.69, 0.80), "attention": (0.375, 0.70), "fp8": (0.61, 0.80)}
+DIFFERENT = {
+    "h100": _H100,
+    "h200": _H100 | {"fp8": (0.63, 0.80)},
+    "b200": {"matmul": (0.67, 0.80), "fp8": (0.66, 0.80), "mxfp8": (0.66, 0.80)},
+    "gb200": {"matmul": (0.63, 0.80), "fp8": (0.62, 0.80), "mxfp8": (0.62, 0.80)},
+}
 
 # The type of a number without unit in device files.
 Amount = Annotated[float, "", Field(strict=True, ge=0, lt=1e30)]
@@ -61,7 +71,7 @@ class DeviceModel:
     Parameters
     ----------
     peak : mapping of str to float
-        Peak FLOP/s for each of `ARITHMETIC`.
+        Peak FLOP/s for each of `ARITHMETIC`, and for those of `EIGHT_BIT` that the device has.
     bandwidth : float
         Memory bandwidth, B/s.
     memory : float
@@ -69,7 +79,8 @@ class DeviceModel:
     launch : float
         Fixed time per operator in s, added to the time of the work.
     efficiency : mapping of str to (float, float)
-        Fractions of peak and bandwidth that large operators of each class reach.
+        Fractions of peak and bandwidth that large operators of each class reach; by the name of a format of
+        `EIGHT_BIT`, those of products in it, if they differ.
     half_flops : float
         FLOPs of a matrix product that reaches half of the efficiency (`filling`). 0: products of every size
         reach the full efficiency.
@@ -100,14 +111,14 @@ class DeviceModel:
     overlap_slowdown: Annotated[float, Field(strict=True, ge=1, le=100)] = 1.0
 
     def __post_init__(self):
-        for key in ARITHMETIC:
+        for key in (*ARITHMETIC, *(key for key in EIGHT_BIT if key in self.peak)):
             _check(f"peak.{key}", self.peak.get(key), positive=True)
         for key in ("bandwidth", "memory"):
             _check(key, getattr(self, key), positive=True)
         for key in ("launch", "half_flops"):
             _check(key, getattr(self, key))
         _check("overlap_slowdown", self.overlap_slowdown, least=1.0)
-        for operator in OPERATORS:
+        for operator in (*OPERATORS, *(key for key in EIGHT_BIT if key in self.efficiency)):
             for fraction in self.efficiency.get(operator, (None,)):
                 _check(f"efficiency.{operator}", fraction, positive=True, most=1.0)
         seen = set()
@@ -117,6 +128,12 @@ class DeviceModel:
             if key in seen:
                 raise InputError(f"measured[{number}]: given twice; allowed: each flops and bytes once")
             seen.add(key)
+
+    def check_arithmetic(self, key: str, arithmetic: str) -> None:
+        """Raise an `InputError` that begins with ``key`` if the device has no peak for ``arithmetic``."""
+        allowed = [name for name in (*ARITHMETIC, *EIGHT_BIT) if name in self.peak]
+        if arithmetic not in allowed:
+            raise InputError(f"{key}: {arithmetic} given; allowed: {', '.join(allowed)} on {self.name}")
 
     def seconds(self, operator: str, flops: float, nbytes: float, arithmetic: str) -> float:
         """Return the time of one operator in s.
@@ -133,7 +150,7 @@ class DeviceModel:
         flops, nbytes : float
             FLOPs, and bytes read and written.
         arithmetic : str
-            One of `ARITHMETIC`; used only for matrix products, other operators run in fp32.
+            One of `ARITHMETIC` or `EIGHT_BIT`; used only for matrix products, other operators run in fp32.
         """
         table = self._tables.get((operator, _effective(operator, arithmetic)))
         modelled = self.roofline(operator, flops, nbytes, arithmetic)
@@ -146,8 +163,9 @@ class DeviceModel:
         bandwidth that `efficiency` states, the time is launch + max(F/(peak e), bytes/(bandwidth m)).
         Williams, Waterman and Patterson 2009, doi:10.1145/1498765.1498785.
         """
-        fraction, stream = self.efficiency[operator]
-        rate = self.peak[_effective(operator, arithmetic)] * fraction
+        effective = _effective(operator, arithmetic)
+        fraction, stream = self.efficiency.get(effective, self.efficiency[operator])
+        rate = self.peak[effective] * fraction
         work = flops + self.filling(flops) if operator in MATRIX_OPERATORS else flops
         return self.launch + max(work / rate, nbytes / (self.bandwidth * stream))
 
@@ -218,7 +236,7 @@ def _check(key: str, value: object, positive: bool = False, most: float = inf, l
 
 
 def _check_row(where: str, row: MeasuredTime) -> None:
-    arithmetic = ARITHMETIC if row.operator in MATRIX_OPERATORS else ("fp32",)
+    arithmetic = (*ARITHMETIC, *EIGHT_BIT) if row.operator in MATRIX_OPERATORS else ("fp32",)
     for key, allowed in (("operator", OPERATORS), ("arithmetic", arithmetic)):
         choice(f"{where}.{key}", getattr(row, key), allowed)
     for key in ("flops", "bytes"):
@@ -228,11 +246,15 @@ def _check_row(where: str, row: MeasuredTime) -> None:
         raise InputError(f"{where}.bytes: 0 given, and no flops; allowed: one of them above 0")
 
 
-#: NVIDIA's data sheets: peaks (TFLOP/s, dense), memory (GB, GB/s), multiprocessors, source.
+#: NVIDIA's data sheets: peaks (TFLOP/s, dense) by `ARITHMETIC` and `EIGHT_BIT`, memory (GB, GB/s),
+#: multiprocessors, source.
 _SHEETS = {
     "a100": ((19.5, 156, 312), (80, 2039), 108, "NVIDIA A100 80GB SXM data sheet, 2021"),
-    "h100": ((67, 494.5, 989), (80, 3350), 132, "NVIDIA H100 SXM data sheet, 2023"),
-    "h200": ((67, 494.5, 989), (141, 4800), 132, "NVIDIA H200 SXM data sheet, 2024"),
+    "h100": ((67, 494.5, 989, 1979), (80, 3350), 132, "NVIDIA H100 SXM data sheet, 2023"),
+    "h200": ((67, 494.5, 989, 1979), (141, 4800), 132, "NVIDIA H200 SXM data sheet, 2024"),
+    "b200": ((75, 1100, 2250, 4500, 4500), (180, 7700), 148, "NVIDIA Blackwell data sheet, 2025: HGX B200"),
+    "gb200": ((80, 1250, 2500, 5000, 5000), (186, 8000), 148, "NVIDIA Blackwell data sheet, 2025: a GPU of a "
+              "GB200 NVL72"),
     "v100": ((15.7, 15.7, 125), (32, 900), 80, "NVIDIA V100 SXM2 32GB data sheet, 2018; "
              "tf32 is its fp32, bf16 its fp16"),
 }  # fmt: skip
@@ -241,11 +263,11 @@ _SHEETS = {
 DEVICES = {
     name: DeviceModel(
         name=name,
-        peak={key: value * 1e12 for key, value in zip(ARITHMETIC, peaks, strict=True)},
+        peak={key: value * 1e12 for key, value in zip((*ARITHMETIC, *EIGHT_BIT), peaks, strict=False)},
         bandwidth=bandwidth * 1e9,
         memory=capacity * 1e9,
         launch=5e-6,
-        efficiency=EFFICIENCY | (HOPPER if name in ("h100", "h200") else {}),
+        efficiency=EFFICIENCY | DIFFERENT.get(name, {}),
         half_flops=2 * (128 * sqrt(multiprocessors / 2)) ** 3,
         source=source,
     )

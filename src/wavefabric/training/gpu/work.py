@@ -86,5 +86,6 @@ def _forward(
     elements = layer.elements * (1 - shared + shared / divided)
     held = parameters_held(layer, tensor, experts)
     # The tokens of a sample go to different experts, so all experts are read.
-    read = held if layer.experts else held * min(1.0, layer.used * samples)
+    rows = samples if layer.operator == "embedding" else max(1.0, samples)
+    read = held if layer.experts else held * min(1.0, layer.used * rows)
     return layer.flops * samples / divided, elements * samples, read

@@ -6,6 +6,8 @@ from typing import Literal
 
 from wavefabric.training.gpu.precision import Precision
 from wavefabric.training.gpu.work import parameters_held
+from wavefabric.training.iteration.context_calls import ContextCalls, context_calls
+from wavefabric.training.iteration.quantisation import Quantisation
 from wavefabric.training.iteration.task_graph import Call
 from wavefabric.training.models.graph import ModelGraph
 from wavefabric.training.strategies.strategy import Groups, LayerLayout, LongTuple, Strategy
@@ -65,6 +67,7 @@ class LayerCalls:
     gather: Call | None  # the all-gather of sharded parameters
     #: The all-gather of inputs that were stored in parts, which only gradients of parameters need.
     regather: Call | None
+    context: ContextCalls | None = None  # of keys and values
 
 
 @dataclass(frozen=True)
@@ -92,6 +95,7 @@ class ModelCalls:
     def __init__(self, model: ModelGraph, strategy: Strategy, precision: Precision):
         self._model, self._strategy, self._precision = model, strategy, precision
         self._samples = strategy.batch / strategy.microbatches
+        self._quantisation = Quantisation(model, strategy, precision)
         self.layers = [self._layer(number) for number in range(len(model.layers))]
         self.buckets = [self._buckets(stage) for stage in range(strategy.chunks)]
 
@@ -101,7 +105,8 @@ class ModelCalls:
         dispatch = self._all_to_all(number, largest) if dispatched else None
         total, gather = self._total(number), self._gather(number)
         transfers, regather = self._transfers(number), self._regather(number)
-        return LayerCalls(dispatch, dispatched, total, transfers, gather, regather)
+        context = context_calls(self._model.layers[number], number, self._strategy, self._precision)
+        return LayerCalls(dispatch, dispatched, total, transfers, gather, regather, context)
 
     def _activation_bytes(self, number: int) -> float:
         """Return the bytes of a layer's output for all samples of a microbatch."""
@@ -135,9 +140,8 @@ class ModelCalls:
         expert that it uses.
         """
         layer, layout = self._model.layers[number], self._strategy.layouts[number]
-        copies = max(1.0, layer.used * layer.experts)
         groups = self._groups(number, "expert")
-        return Call("all-to-all", groups, copies * nbytes / layout.data, "experts")
+        return Call("all-to-all", groups, layer.copies * nbytes / layout.data, "experts")
 
     def _total(self, number: int) -> Call | None:
         layout = self._strategy.layouts[number]
@@ -172,7 +176,7 @@ class ModelCalls:
         if not (self._strategy.sequence and layer.split == "column" and layer.saved and layout.tensor > 1):
             return None
         nbytes = self._samples * layer.saved * self._precision.activation / layout.data
-        return self._tensor("all-gather", number, nbytes)
+        return self._tensor("all-gather", number, nbytes * self._quantisation.ratio([number]))
 
     def _placement(self, number: int, divides: str) -> BlockPlacement:
         """Return which block of a layer's output, or of a layer's inputs, is on which GPU.
@@ -202,6 +206,8 @@ class ModelCalls:
     ) -> Transfer:
         source, nbytes = self._placement(number, "column"), self._activation_bytes(number)
         there, back = redistribution(source, target, nbytes), redistribution(target, source, nbytes)
+        if there is not None and there.collective == "all-gather":
+            there = replace(there, bytes=there.bytes * self._quantisation.ratio(consumers))
         combine = None
         if self._routed(number) is not None and not routed:
             combine = self._all_to_all(number, nbytes / source.parts)
@@ -215,7 +221,9 @@ class ModelCalls:
         whole = None
         if source.along and self._model.layers[number].split == "row":
             # The backward pass of a row layer needs the gradients of all positions.
-            whole = self._tensor("all-gather", number, nbytes / source.data)
+            whole = self._tensor(
+                "all-gather", number, nbytes / source.data * self._quantisation.ratio([number])
+            )
         forward, backward = (
             tuple(call for call in calls if call is not None)
             for calls in ((combine, there), (total, back, combine, whole))
@@ -233,8 +241,7 @@ class ModelCalls:
         groups = self._groups(number)
         if len(groups[0]) == 1:
             return None
-        nbytes = self._own_parameters(number) * self._precision.parameter
-        return Call("all-gather", groups, nbytes, "parameters")
+        return Call("all-gather", groups, self._quantisation.gathered(number), "parameters")
 
     def _buckets(self, stage: int) -> list[Bucket]:
         """Return the gradient buckets of the chunk ``stage`` of layers, in the order of the backward pass.
@@ -268,7 +275,7 @@ class ModelCalls:
         calls = (Call(collective, groups, nbytes * part, "gradients") for part in parts)
         gather = None
         if zero in (1, 2):
-            gather = Call("all-gather", groups, own * self._precision.parameter, "parameters")
+            gather = Call("all-gather", groups, sum(map(self._quantisation.gathered, numbers)), "parameters")
         return Bucket(numbers, tuple(calls), own / len(groups[0]) if zero else own, gather)
 
 

@@ -10,7 +10,9 @@ from wavefabric.base.errors import InputError
 from wavefabric.base.units import three_digits
 from wavefabric.collectives.sizes import MOST_RANKS
 from wavefabric.training.gpu.work import optimizer_states, parameters_held
-from wavefabric.training.iteration.tasks import FORWARD, Workload, pipeline_order
+from wavefabric.training.iteration.quantisation import Quantisation
+from wavefabric.training.iteration.tasks import FORWARD, pipeline_order
+from wavefabric.training.iteration.workload import Workload
 from wavefabric.training.models.graph import Layer, blocks_of
 from wavefabric.training.strategies.strategy import Strategy, check_strategy, uniform
 
@@ -42,7 +44,7 @@ class LayerMemory(NamedTuple):
     ``whole``: additional parameters, gathered while the layer is used. ``unreduced``: additional gradients,
     stored until they are reduced. ``states``: bytes of optimizer states and the fp32 copy of parameters.
     ``saved``: activations stored per microbatch. ``again``: activations that selective recomputation computes
-    again, per microbatch.
+    again, per microbatch, and keys and values of other GPUs (context parallelism).
     """
 
     parameters: float
@@ -72,11 +74,15 @@ def layer_memory(workload: Workload, number: int) -> LayerMemory:
     divided = layout.tensor if along or layer.split in ("row", "local") else 1
     per_element = strategy.samples(number) / divided
     again = layer.again or 0.0 if strategy.selective else 0.0
-    kept = (layer.saved - again) * per_element
-    unreduced = own - gradients
-    return LayerMemory(
-        parameters, gradients, own - parameters, unreduced, shard * states, kept, again * per_element
-    )
+    # Inputs of products are stored as their operands, of 8 bits in some precisions.
+    quantisation = Quantisation(workload.model, strategy, workload.precision)
+    operands = quantisation.operands[number] or 0.0
+    kept = layer.saved - again - min(layer.saved, operands) + operands * quantisation.ratio([number])
+    kept *= per_element
+    # Keys and values of the other GPUs: all of them, or the two that are in use and on their way.
+    others = min(strategy.context - 1, 2 if strategy.ring else strategy.context)
+    again = (again + others * layer.keys_values) * per_element
+    return LayerMemory(parameters, gradients, own - parameters, own - gradients, shard * states, kept, again)
 
 
 def saved_elements(
@@ -151,7 +157,7 @@ def largest_need(workload: Workload) -> MemoryNeed:
 def _advice(workload: Workload, allowed: float) -> str:
     """Return text that says with which changes or how many GPUs ``workload`` fits ``allowed`` bytes."""
     strategy, model = workload.strategy, workload.model
-    samples = strategy.batch // max(layout.data for layout in strategy.layouts)
+    samples = strategy.batch // strategy.data
     changes: dict[str, dict[str, Any]] = {
         "sequence": {"sequence": True}, "selective": {"selective": True}, "recompute": {"recompute": True},
         f"microbatches:{samples}": {"microbatches": samples}, "zero:1": {"zero": 1}, "zero:2": {"zero": 2},

@@ -7,7 +7,8 @@ import numpy as np
 
 from wavefabric.training.iteration.engine import CallTimes, FreeCommunication, Timeline, run
 from wavefabric.training.iteration.task_graph import TaskGraph
-from wavefabric.training.iteration.tasks import Workload, build_tasks
+from wavefabric.training.iteration.tasks import build_tasks
+from wavefabric.training.iteration.workload import Workload
 
 #: Descriptions of the parts of a critical path that are not communication.
 COMPUTATION = {"compute": "computation", "host": "work of the host"}

@@ -9,7 +9,7 @@ from wavefabric.training.strategies.strategy import LongTuple
 #: Kinds of communication calls. ``messages`` are arbitrary transfers, listed one by one.
 COLLECTIVES = ("all-reduce", "reduce-scatter", "all-gather", "all-to-all", "messages")
 #: Purposes of communication calls. Layers wait for all calls except calls for gradients.
-PURPOSES = ("gradients", "parameters", "layer-to-layer", "tensor", "experts")
+PURPOSES = ("gradients", "parameters", "layer-to-layer", "tensor", "experts", "context")
 
 
 @dataclass(frozen=True)

@@ -6,60 +6,18 @@ forward passes, then forward and backward passes alternate. With several chunks 
 schedule is interleaved (Megatron-LM, arXiv:2104.04473, section 2.2).
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Sequence
 
 from wavefabric.base.errors import InputError
-from wavefabric.training.gpu.device_model import DeviceModel
-from wavefabric.training.gpu.precision import Precision
-from wavefabric.training.gpu.work import Work, backward_work, forward_work, update_work
 from wavefabric.training.iteration.faults import with_stragglers
-from wavefabric.training.iteration.layer_calls import ModelCalls, Transfer
+from wavefabric.training.iteration.layer_calls import Transfer
 from wavefabric.training.iteration.task_graph import Call, TaskGraph
-from wavefabric.training.models.graph import ModelGraph, blocks_of
+from wavefabric.training.iteration.workload import LayerPass, ModelPasses, Workload
 from wavefabric.training.strategies.strategy import Strategy
 
 FORWARD, BACKWARD = 0, 1
 #: Maximum number of tasks of all microbatches, to limit time and memory.
 MOST_TASKS = 2 * 10**6
-
-
-@dataclass(frozen=True)
-class Workload:
-    """Describes what is simulated: a model, its strategy, the device and the precision."""
-
-    model: ModelGraph
-    strategy: Strategy
-    device: DeviceModel
-    precision: Precision
-    #: Slow GPUs, as (GPU, factor of the computation time); see `faults`.
-    stragglers: tuple[tuple[int, float], ...] = ()
-
-    @property
-    def gpus_of_stages(self) -> list[tuple[int, ...]]:
-        """Return the GPUs of each pipeline stage."""
-        strategy = self.strategy
-        firsts = (strategy.first_gpu(stage) for stage in range(strategy.stages))
-        return [tuple(range(first, first + strategy.stage_gpus)) for first in firsts]
-
-    def work(self, of: Callable[..., Work], number: int) -> Work:
-        """Return the work of one GPU for a microbatch in layer ``number``.
-
-        ``of``: the function that counts the work of the pass, `forward_work` or `backward_work`.
-        """
-        layer, layout = self.model.layers[number], self.strategy.layouts[number]
-        samples, sequence = self.strategy.samples(number), self.strategy.sequence
-        return of(layer, samples, layout.tensor, self.precision, layout.expert, sequence)
-
-    def sharing(self, number: int, stage: int = 3) -> int:
-        """Return among how many GPUs ZeRO's ``stage`` divides layer ``number``; 1 if the stage is not used.
-
-        Stage 1 divides optimizer states, stage 2 also gradients, stage 3 also parameters.
-        """
-        layout = self.strategy.layouts[number]
-        experts = layout.expert if self.model.layers[number].experts else 1
-        return layout.data // experts if self.strategy.zero >= stage else 1
 
 
 def build_tasks(workload: Workload, merge: bool = True) -> TaskGraph:
@@ -68,7 +26,7 @@ def build_tasks(workload: Workload, merge: bool = True) -> TaskGraph:
     ``merge`` combines consecutive layers between which nothing is sent or awaited into one task, which gives
     the same times with fewer tasks.
     """
-    common = _Common(workload)
+    common = ModelPasses(workload)
     parts, stages = workload.strategy.microbatches, workload.strategy.stages
     # GPUs have no memory for unsharded gradients, so every microbatch reduces its gradients.
     sharded = workload.strategy.zero >= 2
@@ -89,7 +47,7 @@ def build_tasks(workload: Workload, merge: bool = True) -> TaskGraph:
         for chunk in reversed(workload.strategy.chunks_of(stage)):
             for number, bucket in enumerate(common.calls.buckets[chunk]):
                 waits = [offsets[p] + task for p in reducing for task in copies[p].reductions[chunk, number]]
-                name, update = common.names(bucket.layers), common.update(bucket.parameters)
+                name, update = common.names(bucket.layers), common.update(bucket)
                 program.append(graph.compute("update", name, stage, update.seconds, waits))
                 graph.operations[-1] = update.flops, update.nbytes
                 if bucket.gather is not None:
@@ -142,66 +100,6 @@ def _program(graph: TaskGraph, passes: "Sequence[tuple[int, _Phase]]") -> list[i
     return program
 
 
-class LayerPass(NamedTuple):
-    """Describes a layer's pass over a microbatch on one GPU: time in s, FLOPs, and bytes moved."""
-
-    seconds: float
-    flops: float
-    nbytes: float
-
-
-class _Common:
-    """Holds what all microbatches have in common: layer times, calls, and the blocks of each chunk."""
-
-    def __init__(self, workload: Workload):
-        self.model, self.strategy, self._workload = workload.model, workload.strategy, workload
-        self.calls = ModelCalls(self.model, self.strategy, workload.precision)
-        arithmetic = workload.precision.arithmetic
-        self.forward, self.backward = (
-            [self._pass(workload.work(of, number), arithmetic) for number in range(len(self.model.layers))]
-            for of in (forward_work, backward_work)
-        )
-        for number, layer in enumerate(self.model.layers):
-            if self.strategy.selective and layer.again is not None:
-                both = zip(self.backward[number], self.forward[number], strict=True)
-                self.backward[number] = LayerPass(*map(sum, both))
-        #: Layer numbers of each chunk, grouped in blocks.
-        self.blocks = [
-            blocks_of(self.model.layers, self.strategy.layers_of(c)) for c in range(self.strategy.chunks)
-        ]
-        #: Layers after which outputs are sent to experts, so that the next layer begins a new task.
-        self.dispatched_after = set(map(self._last_here, range(len(self.model.layers))))
-        #: For each layer: the (producer, transfer) pairs whose gradients return after its backward pass.
-        self.returns: list[list[tuple[int, Transfer]]] = [[] for _ in self.model.layers]
-        for producer in reversed(range(len(self.model.layers))):  # the first to run backward comes first
-            for transfer in self.calls.layers[producer].transfers:
-                self.returns[transfer.consumers[0]].append((producer, transfer))
-        #: Number of the bucket of gradients that the backward pass of a layer completes, by layer.
-        self.bucket_after = {
-            bucket.layers[-1]: number
-            for buckets in self.calls.buckets
-            for number, bucket in enumerate(buckets)
-        }
-
-    def _last_here(self, number: int) -> int:
-        """Return the last layer of the same stage that sends to the experts of layer ``number``; -1: none."""
-        stage = self.strategy.stage
-        here = (p for p in self.calls.layers[number].dispatched if stage[p] == stage[number])
-        return max(here, default=-1)
-
-    def _pass(self, work: Work, arithmetic: str) -> LayerPass:
-        return LayerPass(self._workload.device.seconds(*work, arithmetic), work.flops, work.nbytes)
-
-    def update(self, parameters: float) -> LayerPass:
-        """Return time, FLOPs and bytes of the optimizer's update of ``parameters`` parameters on one GPU."""
-        return self._pass(update_work(parameters, self.model.optimizer, self._workload.precision), "fp32")
-
-    def names(self, layers: Sequence[int]) -> str:
-        """Return a label for consecutive ``layers``: the names of the first and the last."""
-        first, last = self.model.layers[layers[0]].name, self.model.layers[layers[-1]].name
-        return first if len(layers) == 1 else f"{first} … {last}"
-
-
 class _Phase:
     """Collects a worker's compute tasks of one pass over a microbatch; merges layers if possible."""
 
@@ -236,7 +134,7 @@ class _Phase:
 class _Microbatch:
     """Builds the tasks of one microbatch: forward through all pipeline stages, and backward."""
 
-    def __init__(self, common: _Common, merge: bool, reduces: bool):
+    def __init__(self, common: ModelPasses, merge: bool, reduces: bool):
         self._common, self._merge, self._reduces = common, merge, reduces
         self.graph = TaskGraph(common.strategy.stages)
         self.passes: dict[tuple[int, int], _Phase] = {}  # by direction and chunk
@@ -281,7 +179,7 @@ class _Microbatch:
             ready = waits + [self._arrived[producer, number] for producer in calls.dispatched]
             waits = [self._call(f"dispatch {name}", calls.dispatch, ready)]
         waits = waits + self._inputs(number)
-        task = self._run(phase, number, common.forward[number], waits, True)
+        task, _ = self._attend(phase, number, FORWARD, waits, True)
         transfers = [t for t in calls.transfers if takers is None or not takers.isdisjoint(t.consumers)]
         if calls.total is not None and (takers is None or transfers):
             phase.close()
@@ -328,7 +226,7 @@ class _Microbatch:
             # The gather overlaps with the product for the gradient of the inputs; no task of this pass waits.
             phase.close()
             self._call(f"gather inputs of {name}", calls.regather, waits or phase.tasks[-1:])
-        task = done = self._run(phase, number, common.backward[number], waits, gathers)
+        task, done = self._attend(phase, number, BACKWARD, waits, gathers)
         if calls.dispatch is not None:
             phase.close()
             done = self._call(f"dispatch {name} backward", calls.dispatch, [task])
@@ -365,6 +263,35 @@ class _Microbatch:
         task = phase.layer(name, own, [*waits, gathered])
         phase.gathers.append((gathered, len(phase.tasks) - 1))
         return task
+
+    def _attend(
+        self, phase: _Phase, number: int, direction: int, waits: list[int], gathers: bool
+    ) -> tuple[int, int]:
+        """Add a pass of a layer as `_run` does, with calls for keys and values (`ContextCalls`) if any.
+
+        Returns the last compute task, and the task after which the gradients of the inputs are complete.
+        """
+        own = (self._common.forward, self._common.backward)[direction][number]
+        context = self._common.calls.layers[number].context
+        if context is None:
+            task = self._run(phase, number, own, waits, gathers)
+            return task, task
+        name, keys, sums = self._common.model.layers[number].name, [*waits, *phase.tasks[-1:]], []
+        phase.close()
+        if context.parts == 1:
+            waits = [*waits, self._call(f"gather keys and values of {name}", context.keys, keys)]
+        tasks = [self._run(phase, number, own, waits, gathers)]
+        for part in range(1, context.parts):
+            # Two buffers: keys and values arrive while attention reads those before them.
+            before = tasks[part - 2 : part - 1]
+            keys = [self._call(f"pass keys and values of {name}", context.keys, [*keys, *before])]
+            if direction == BACKWARD:
+                sums = [self._call(f"pass gradients of {name}", context.gradients, [tasks[-1], *sums])]
+            tasks.append(phase.layer(name, own, keys))
+        if direction == BACKWARD:
+            phase.close()
+            sums = [self._call(f"sum gradients of {name}", context.gradients, [tasks[-1], *sums])]
+        return tasks[-1], (sums or tasks)[-1]
 
     def _chain(self, phase: _Phase, name: str, calls: Sequence[Call], ready: list[int]) -> int | None:
         """Add ``calls`` one after the other, after the tasks ``ready``; return the last task, or None."""

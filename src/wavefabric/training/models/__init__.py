@@ -1,7 +1,7 @@
 """Build neural-network models as layer graphs: `MODELS` by name, `load_model` for names and JSON files.
 
-`layers` has the operators and counting rules; `inception`, `recommendation`, `transformers` have the models.
-Imports no other package of training.
+`layers` has the operators and counting rules; `transformers`, `deepseek`, `inception`, `recommendation` have
+the models. Imports no other package of training.
 """
 
 import inspect
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from wavefabric.base.errors import InputError, not_one_of, show
-from wavefabric.training.models import inception, recommendation, transformers
+from wavefabric.training.models import deepseek, inception, recommendation, transformers
 from wavefabric.training.models.graph import ModelGraph
 from wavefabric.training.models.graph_file import load_graph
 
@@ -36,9 +36,15 @@ MODELS = {
     "dlrm-kaggle": ModelFactory(recommendation.dlrm, "DLRM on Criteo Kaggle, 541 M parameters"),
     "gpt-7b": ModelFactory(transformers.llama2, "Llama 2 7B", "tokens"),
     "gpt-70b": ModelFactory(transformers.llama2, "Llama 2 70B", "tokens"),
+    "llama3-8b": ModelFactory(transformers.llama3, "Llama 3 8B", "tokens"),
+    "llama3-70b": ModelFactory(transformers.llama3, "Llama 3 70B", "tokens"),
+    "llama3-405b": ModelFactory(transformers.llama3, "Llama 3 405B", "tokens"),
     "gpt3-6.7b": ModelFactory(transformers.gpt3, "GPT-3 6.7B", "tokens"),
     "gpt3-175b": ModelFactory(transformers.gpt3, "GPT-3 175B", "tokens"),
     "mixtral-8x7b": ModelFactory(transformers.mixtral, "8 experts, 2 a token, 46.7 G parameters", "tokens"),
+    "deepseek-v3": ModelFactory(
+        deepseek.deepseek_v3, "256 experts and a shared one, 8 a token, 671 G parameters", "tokens"
+    ),
     "switch-base": ModelFactory(
         transformers.switch_base, "128 experts, 1 a token, 7.4 G parameters", "tokens"
     ),

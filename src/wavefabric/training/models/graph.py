@@ -86,6 +86,9 @@ class Layer:
     whole : int
         Number of tables in the layer, if no table may be divided: at most this many GPUs divide the layer,
         and other GPUs of the group have no work. 0: no limit.
+    keys_values : float
+        Elements of keys and values that attention reads, which GPUs exchange that divide the positions of a
+        sample (context parallelism). 0: unknown, or none.
     """
 
     name: StrictStr
@@ -104,6 +107,7 @@ class Layer:
     tensors: Annotated[tuple[_Side, ...], Field(max_length=10**4)] = ()
     whole: _Whole = 0
     again: _Number | None = None
+    keys_values: _Number = 0.0
 
     def divided(self, tensor: int) -> int:
         """Return how many GPUs divide this layer if the degree of tensor parallelism is ``tensor``."""
@@ -113,6 +117,11 @@ class Layer:
     def features(self) -> int:
         """Return the number of output elements per sample."""
         return prod(self.output)
+
+    @property
+    def copies(self) -> float:
+        """Return to how many experts each token is sent; 1 for layers without experts."""
+        return max(1.0, self.used * self.experts)
 
     @property
     def along(self) -> bool:
@@ -175,6 +184,30 @@ class ModelGraph:
                 result[self.index[name]].append(number)
         return tuple(map(tuple, result))
 
+    @cached_property
+    def operands(self) -> tuple[float | None, ...]:
+        """Return the elements per sample that each layer's forward pass casts if products have 8 bits.
+
+        An input of several layers is cast at the first; experts cast the tokens that reach them. None: not a
+        matrix product, or one that a loss or experts read: logits and routers stay in 16 bits (Transformer
+        Engine, torchtitan).
+        """
+        seen: set[str] = set()
+        result: list[float | None] = []
+        for layer, readers in zip(self.layers, self.consumers, strict=True):
+            after = [self.layers[number] for number in readers]
+            wide = any(x.operator == "softmax" or x.experts > layer.experts for x in after)
+            if layer.operator != "matmul" or wide:
+                result.append(None)
+                continue
+            sources = [self.layers[self.index[name]] for name in layer.inputs]
+            if layer.experts:
+                result.append(layer.copies * sum(x.features for x in sources if x.operator != "matmul"))
+                continue
+            result.append(sum(source.features for source in sources if source.name not in seen))
+            seen |= set(layer.inputs)
+        return tuple(result)
+
     @property
     def parameters(self) -> int:
         """Return the number of trained parameters of all layers."""
@@ -236,7 +269,7 @@ def _check(layer: Layer, earlier: Iterable[str]) -> None:
         choice(f"{where}.{key}", getattr(layer, key), allowed)
     if not layer.output or any(n < 1 for n in layer.output):
         raise InputError(f"{where}.output: {show(layer.output)} given; allowed: whole numbers from 1")
-    for key in ("flops", "parameters", "elements", "saved", "backward", "experts", "whole"):
+    for key in ("flops", "parameters", "elements", "saved", "backward", "experts", "whole", "keys_values"):
         value = getattr(layer, key)
         if not (isfinite(value) and 0 <= value < 1e30):
             raise InputError(f"{where}.{key}: {show(value)} given; allowed: 0 or more, below 1e30")

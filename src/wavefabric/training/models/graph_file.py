@@ -15,6 +15,13 @@ from wavefabric.training.models.graph import Layer, ModelGraph
 FORMAT: Literal["wavefabric model"] = "wavefabric model"
 VERSION: Literal[1] = 1
 
+#: Why a trace of PyTorch's profiler (Kineto) is refused, and what makes a Chakra trace of it
+#: (github.com/mlcommons/chakra, USER_GUIDE.md).
+PROFILER_TRACE = (
+    "a trace of PyTorch's profiler given; allowed: Chakra traces, one a GPU: chakra_trace_link --rank R "
+    "--chakra-host-trace HOST.json --chakra-device-trace PROFILE.json --output-file BOTH.json, then "
+    "chakra_converter PyTorch --input BOTH.json --output NAME.R.et (HOST.json: ExecutionTraceObserver's)"
+)
 #: A layer in JSON, with the keys of `graph.Layer`. Keys with a default may be left out, except ``output``.
 LayerTable = make_table(
     "LayerTable",
@@ -60,8 +67,7 @@ def from_json(text: str) -> ModelGraph:
     if not isinstance(content, dict):
         raise InputError("model: no JSON object given; allowed: one with name and layers")
     if "traceEvents" in content:
-        allowed = "a model graph, or Chakra traces (chakra_trace_link and chakra_converter make them of it)"
-        raise InputError(f"model: a trace of PyTorch's profiler given; allowed: {allowed}")
+        raise InputError(f"model: {PROFILER_TRACE}")
     read = checked(ModelTable, content)
     values = read.model_dump(exclude={"format", "version", "layers"})
     return ModelGraph(layers=tuple(Layer(**vars(layer)) for layer in read.layers), **values)

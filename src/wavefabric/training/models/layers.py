@@ -218,6 +218,7 @@ class GraphBuilder:
             keep_output=fused,
             saved=0.0 if fused else scores,
             again=None if fused else scores,
+            keys_values=2.0 * others * narrow,
             elements=float(traffic),
             split="local",
             backward=2.5 if fused else 2.0,

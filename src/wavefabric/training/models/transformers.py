@@ -1,7 +1,8 @@
-"""Build transformers: Llama 2 (arXiv:2307.09288), GPT-3 (arXiv:2005.14165), BERT, mixtures of experts.
+"""Build transformers: Llama 2 and 3, GPT-3 (arXiv:2005.14165), BERT, mixtures of experts.
 
-Llama 2 and GPT-3 are decoders. BERT (arXiv:1810.04805) is a stack of encoders with two pre-training heads.
-Mixtral 8x7B (arXiv:2401.04088) and Switch-Base (arXiv:2101.03961) are mixtures of experts.
+Llama 2 (arXiv:2307.09288), Llama 3 (arXiv:2407.21783) and GPT-3 are decoders. BERT (arXiv:1810.04805) is a
+stack of encoders with two pre-training heads. Mixtral 8x7B (arXiv:2401.04088) and Switch-Base
+(arXiv:2101.03961) are mixtures of experts.
 """
 
 from collections.abc import Callable
@@ -13,7 +14,7 @@ from wavefabric.base.arguments import whole
 from wavefabric.training.models.graph import ModelGraph
 from wavefabric.training.models.layers import FUNCTION_FLOPS, GraphBuilder
 
-LLAMA_VOCABULARY, GPT_VOCABULARY = 32_000, 50_257
+LLAMA_VOCABULARY, LLAMA3_VOCABULARY, GPT_VOCABULARY = 32_000, 128_256, 50_257
 #: Number of learned position embeddings of GPT-3.
 GPT_POSITIONS = 2048
 MOST_TOKENS = 2**20
@@ -33,6 +34,12 @@ SWITCH_TARGETS = 114
 LLAMA = {
     "gpt-7b": (32, 4096, 11008, (32, 32)),  # 6 738 415 616 parameters
     "gpt-70b": (80, 8192, 28672, (64, 8)),  # 68 976 648 192 parameters
+}
+#: Llama 3: the same (arXiv:2407.21783, table 3).
+LLAMA3 = {
+    "llama3-8b": (32, 4096, 14336, (32, 8)),  # 8 030 261 248 parameters
+    "llama3-70b": (80, 8192, 28672, (64, 8)),  # 70 553 706 496 parameters
+    "llama3-405b": (126, 16384, 53248, (128, 8)),  # 405 853 388 800 parameters
 }
 #: GPT-3: blocks, width, heads, and the published batch.
 GPT = {
@@ -90,8 +97,9 @@ def gated(graph: GraphBuilder, source: str, inner: int, product: Callable[[str, 
 
 
 def llama(
-    name: str, tokens: int, blocks: int, width: int, heads: tuple[int, int], network: Any, **recipe: Any
-) -> ModelGraph:
+    name: str, tokens: int, blocks: int, width: int, heads: tuple[int, int], network: Any,
+    vocabulary: int = LLAMA_VOCABULARY, **recipe: Any,
+) -> ModelGraph:  # fmt: skip
     """Build a decoder like Llama, without biases, for sequences of ``tokens`` tokens.
 
     ``width``: features of a token. ``heads``: number of query heads, and number of key/value heads.
@@ -101,34 +109,46 @@ def llama(
     whole("tokens", tokens, 1, MOST_TOKENS)
     graph = GraphBuilder()
     graph.block = "embedding"
-    hidden = graph.embedding("word", (tokens,), LLAMA_VOCABULARY, width)
+    hidden = graph.embedding("word", (tokens,), vocabulary, width)
     for number in range(blocks):
         graph.block = f"block {number}"
         hidden = feed(graph, attend(graph, hidden, *heads), lambda source: network(graph, source))
-    vocabulary_head(graph, hidden, LLAMA_VOCABULARY)
+    vocabulary_head(graph, hidden, vocabulary)
     return ModelGraph(name, tuple(graph.layers), f"sequence of {tokens} tokens", **recipe)
+
+
+def swiglu(graph: GraphBuilder, source: str, inner: int) -> str:
+    """Add a gated feed-forward network with SiLU(gate) × up, counted as one kernel (arXiv:2002.05202)."""
+
+    def product(gate: str, up: str) -> str:
+        shape = graph.shape(gate)
+        return graph.add(
+            "silu", "elementwise", [gate, up], shape, flops=float(SWIGLU_FLOPS * prod(shape)),
+            keep=[gate, up], split="local", backward=5 / 3,
+        )  # fmt: skip
+
+    return gated(graph, source, inner, product)
 
 
 def llama2(name: str, tokens: int = 4096) -> ModelGraph:
     """Build the Llama 2 model ``name``, a key of `LLAMA`, with fused attention."""
     blocks, width, inner, heads = LLAMA[name]
-
-    def network(graph: GraphBuilder, source: str) -> str:
-        def product(gate: str, up: str) -> str:
-            """Add SiLU(``gate``) × ``up``, counted as one kernel (SwiGLU, arXiv:2002.05202)."""
-            shape = graph.shape(gate)
-            return graph.add(
-                "silu", "elementwise", [gate, up], shape, flops=float(SWIGLU_FLOPS * prod(shape)),
-                keep=[gate, up], split="local", backward=5 / 3,
-            )  # fmt: skip
-
-        return gated(graph, source, inner, product)
-
     return llama(
-        name, tokens, blocks, width, heads, network,
+        name, tokens, blocks, width, heads, partial(swiglu, inner=inner),
         description=f"Llama 2: {blocks} blocks of width {width}",
         source="batch: 4 M tokens, which is 1024 sequences of 4096, AdamW (arXiv:2307.09288, section 2.2); "
         "the number of GPUs is not published, 1 per GPU is ours",
+    )  # fmt: skip
+
+
+def llama3(name: str, tokens: int = 8192) -> ModelGraph:
+    """Build the Llama 3 model ``name``, a key of `LLAMA3`, with fused attention; of 3.1 with more tokens."""
+    blocks, width, inner, heads = LLAMA3[name]
+    return llama(
+        name, tokens, blocks, width, heads, partial(swiglu, inner=inner), LLAMA3_VOCABULARY,
+        description=f"Llama 3: {blocks} blocks of width {width}",
+        source="batch of the 405B: 4 to 16 M tokens in sequences of up to 8192, then up to 131072, AdamW "
+        "(arXiv:2407.21783, section 3.4); 1 per GPU is ours",
     )  # fmt: skip
 
 

@@ -27,7 +27,8 @@ from wavefabric.training.gpu.device_model import DeviceModel
 from wavefabric.training.gpu.precision import Precision
 from wavefabric.training.iteration.engine import CallTimes
 from wavefabric.training.iteration.memory import layer_memory, saved_elements
-from wavefabric.training.iteration.tasks import Workload, build_tasks
+from wavefabric.training.iteration.tasks import build_tasks
+from wavefabric.training.iteration.workload import Workload
 from wavefabric.training.models.graph import ModelGraph, part_of
 from wavefabric.training.strategies.strategy import LayerLayout, Strategy, check_strategy, layouts_of
 

@@ -1,9 +1,10 @@
 """Search strategies by Markov-chain Monte Carlo as in FlexFlow; the cost is the simulated iteration time.
 
 FlexFlow: Jia, Zaharia and Aiken, MLSys 2019, arXiv:1807.05358, section 6. Proposals are random changes of
-stages, layouts, microbatches, sharding, recomputation and bucket; proposals can lead to every combination,
-with three limits that keep simulations short: up to `MOST_MICROBATCHES` microbatches per stage, buckets of
-`BUCKETS`, and stages and layouts that `check_strategy` accepts. No proposal changes the other options.
+stages, layouts, context, microbatches, sharding, recomputation and bucket; they can lead to every
+combination, with three limits that keep simulations short: up to `MOST_MICROBATCHES` microbatches per stage,
+buckets of `BUCKETS`, and stages and layouts that `check_strategy` accepts. No proposal changes the other
+options.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,6 +26,7 @@ from wavefabric.training.strategies.strategy import (
     LayerLayout,
     Strategy,
     check_strategy,
+    context_fault,
     cut_stages,
     divisors,
     layouts_of,
@@ -207,6 +209,8 @@ class StrategyMoves:
             lambda strategy, _: replace(strategy, recompute=not strategy.recompute): 0.5,
             lambda strategy, random: replace(strategy, bucket=random.choice(BUCKETS)): 1.0,
         }
+        if not context_fault(model, 2):
+            self.kinds[_context] = 1.0
 
     def propose(self, strategy: Strategy, random: Random) -> Strategy | None:
         """Return a strategy that differs from ``strategy`` by one random change; None if it is impossible."""
@@ -231,7 +235,8 @@ class StrategyMoves:
             numbers = drawn(random)
             layers = [self.model.layers[n] for n in numbers]
             every = layouts_of(layers, strategy.stage_gpus)
-            choices = [layout for layout in every if strategy.batch % layout.data == 0]
+            context = strategy.context
+            choices = [x for x in every if x.data % context == 0 == strategy.batch % (x.data // context)]
             if not choices:
                 return None
             layout, layouts = random.choice(choices), list(strategy.layouts)
@@ -266,6 +271,11 @@ class StrategyMoves:
         return replace(strategy, stage=stage)
 
 
+def _context(strategy: Strategy, random: Random) -> Strategy | None:
+    degrees = divisors(gcd(*(layout.data for layout in strategy.layouts)))
+    return _microbatches(replace(strategy, context=random.choice(degrees)), random)
+
+
 def _microbatches(strategy: Strategy, random: Random) -> Strategy | None:
     allowed = _allowed_microbatches(strategy)
     return replace(strategy, microbatches=random.choice(allowed)) if allowed else None
@@ -279,7 +289,9 @@ def _fitted(layout: LayerLayout, gpus: int) -> LayerLayout:
 
 def _allowed_microbatches(strategy: Strategy) -> list[int]:
     """Return the numbers of microbatches for which the samples per GPU of every layer are whole numbers."""
-    degrees = {layout.data for layout in strategy.layouts}
+    if any(layout.data % strategy.context for layout in strategy.layouts):
+        return []
+    degrees = {layout.data // strategy.context for layout in strategy.layouts}
     if any(strategy.batch % data for data in degrees):
         return []
     common = gcd(*(strategy.batch // data for data in degrees))

@@ -27,7 +27,7 @@ from wavefabric.training.search.markov import (
     StrategyMoves,
     markov_chain,
 )
-from wavefabric.training.strategies.strategy import Strategy, check_strategy, uniform
+from wavefabric.training.strategies.strategy import Strategy, check_strategy, context_fault, uniform
 from wavefabric.training.strategies.strategy_text import parse_strategy
 
 #: Search methods: Markov chains over all strategies, or exact search of the layouts of one pipeline stage.
@@ -38,6 +38,8 @@ PROPOSALS, BETA = 600, 50.0
 BUCKET = 25.0 * 2**20
 #: Degrees of tensor parallelism (within one machine) and pipeline parallelism (few stages) that experts try.
 TENSOR, PIPELINE = (1, 2, 4, 8), (1, 2, 4, 8)
+#: Degrees of context parallelism that experts try, while a GPU keeps at least `LEAST_POSITIONS` positions.
+CONTEXT, LEAST_POSITIONS = (1, 2, 4, 8, 16), 4096
 
 
 @dataclass(frozen=True)
@@ -191,12 +193,14 @@ def expert_designed(setting: SearchSetting) -> Iterator[Strategy]:
         with suppress(InputError):
             yield parse_strategy(text, model, gpus, batch=setting.batch)
     experts = gcd(*(layer.experts for layer in model.layers))
-    for tensor, pipeline in product(TENSOR, PIPELINE):
+    most = model.layers[0].output[0] // LEAST_POSITIONS
+    degrees = [c for c in CONTEXT if c == 1 or (c <= most and not context_fault(model, c))]
+    for tensor, pipeline, context in product(TENSOR, PIPELINE, degrees):
         data = gpus // (tensor * pipeline)
         for expert in sorted({1, gcd(experts, data) if experts else 1}):
             with suppress(InputError):
                 plain = uniform(
-                    model, gpus, tensor=tensor, pipeline=pipeline, expert=expert,
+                    model, gpus, tensor=tensor, pipeline=pipeline, expert=expert, context=context,
                     batch=setting.batch, bucket=BUCKET,
                 )  # fmt: skip
                 for zero, recompute in product((0, 3), (False, True)):

@@ -42,9 +42,10 @@ class LongTuple(tuple):
 class LayerLayout:
     """Describes how the ``data × tensor`` GPUs of a pipeline stage divide one layer.
 
-    The samples are divided into ``data`` parts. For each part, ``tensor`` GPUs split the layer, or each GPU
-    computes the whole layer if `Layer.split` is ``none``. The experts of a layer that has experts are divided
-    among ``expert`` GPUs with different samples; ``expert`` must divide ``data``.
+    The samples (with `Strategy.context`, their positions) are divided into ``data`` parts. For each part,
+    ``tensor`` GPUs split the layer, or each computes the whole layer if `Layer.split` is ``none``. The
+    experts of a layer that has experts are divided among ``expert`` GPUs with different samples; ``expert``
+    must divide ``data``.
     """
 
     data: Whole
@@ -60,25 +61,28 @@ class LayerLayout:
         """Return this layout for ``layer``: without expert parallelism if the layer has no experts."""
         return self if layer.experts or self.expert == 1 else replace(self, expert=1)
 
-    def groups(self, first: int, kind: Literal["tensor", "data", "expert"]) -> Groups:
+    def groups(self, first: int, kind: Literal["tensor", "data", "expert"] | int) -> Groups:
         """Return the communication groups of ``kind`` in the stage whose first GPU is ``first``.
 
         ``tensor``: GPUs that split a layer and work on the same samples. ``data``: GPUs with the same part of
         the parameters and the same experts, whose gradients are summed. ``expert``: GPUs that together have
-        all experts of a layer and exchange samples. Equal arguments return the same object.
+        all experts of a layer and exchange samples. A number n: n GPUs with the same part of the parameters
+        and consecutive parts of the samples, which divide the positions of the same samples. Equal arguments
+        return the same object.
         """
         return _groups(self, first, kind)
 
 
 @lru_cache(maxsize=4096)
-def _groups(layout: LayerLayout, first: int, kind: str) -> Groups:
-    grid = first + np.arange(layout.gpus).reshape(-1, layout.expert, layout.tensor)
+def _groups(layout: LayerLayout, first: int, kind: str | int) -> Groups:
+    inner = kind if isinstance(kind, int) else layout.expert
+    grid = first + np.arange(layout.gpus).reshape(-1, inner, layout.tensor)
     if kind == "tensor":
         grid = grid.reshape(-1, layout.tensor)
     elif kind == "data":
         grid = grid.reshape(grid.shape[0], -1).T
     else:
-        grid = grid.transpose(0, 2, 1).reshape(-1, layout.expert)
+        grid = grid.transpose(0, 2, 1).reshape(-1, inner)
     return LongTuple(map(tuple, grid.tolist()))
 
 
@@ -130,6 +134,14 @@ class Strategy:
         first part and overlaps with the other parts (``--tp-comm-overlap`` of Megatron-LM).
     selective : bool
         Recompute only scores and softmax of attention (`Layer.again`; arXiv:2205.05198, section 5).
+    context : int
+        GPUs that divide the positions of each sample (context parallelism, arXiv:2407.21783, section 3.3.2):
+        of each layer's `LayerLayout.data` parts, so many consecutive ones are the positions of the same
+        samples, in 2 ``context`` chunks of which GPU i has chunks i and 2 ``context`` - 1 - i, so that causal
+        attention takes all of them equally long.
+    ring : bool
+        Keys and values pass around a ring of these GPUs, behind attention (arXiv:2310.01889). False: all of
+        them are gathered before attention.
     """
 
     gpus: Whole
@@ -144,11 +156,18 @@ class Strategy:
     sequence: StrictBool = False
     selective: StrictBool = False
     overlap: StrictBool = False
+    context: Whole = 1
+    ring: StrictBool = False
 
     @property
     def sharded(self) -> bool:
         """Return whether data-parallel GPUs divide the parameters too (ZeRO stage 3)."""
         return self.zero == 3
+
+    @property
+    def data(self) -> int:
+        """Return the largest number of parts into which a layer divides the samples, without `context`."""
+        return max(layout.data for layout in self.layouts) // self.context
 
     @property
     def chunks(self) -> int:
@@ -199,26 +218,28 @@ def uniform(
 ) -> Strategy:
     """Build the strategy with one layout for all layers except those named in ``layers``.
 
-    ``data`` is ``gpus`` / (``tensor`` × ``pipeline``); a different value raises `InputError`. ``options`` are
-    the other fields of `Strategy`. The batch defaults to ``model.batch`` × data. Without a pipeline there is
-    1 microbatch by default; with a pipeline, the largest number up to 4 per stage that divides the samples
-    per data-parallel GPU. Stages are cut between blocks to minimise the largest FLOPs per stage
-    (`cut_stages`).
+    ``data`` is ``gpus`` / (``tensor`` × ``pipeline`` × ``context``); a different value raises `InputError`.
+    ``options`` are the other fields of `Strategy`, among them ``context``. The batch defaults to
+    ``model.batch`` × data. Without a pipeline there is 1 microbatch by default; with a pipeline, the largest
+    number up to 4 per stage that divides the samples per data-parallel GPU. Stages are cut between blocks to
+    minimise the largest FLOPs per stage (`cut_stages`).
 
     Raises
     ------
     InputError
         If the degrees do not multiply to ``gpus``, or if `check_strategy` refuses the strategy.
     """
+    context = options.get("context", 1)
     for key, value in (("gpus", gpus), ("tensor", tensor), ("pipeline", pipeline), ("expert", expert),
-                       ("interleave", options.get("interleave", 1))):  # fmt: skip
+                       ("context", context), ("interleave", options.get("interleave", 1))):  # fmt: skip
         whole(key, value, 1)
-    if gpus % (tensor * pipeline):
-        actual = f"tensor: {tensor} with pipeline {pipeline} given"
+    more = f" and context {context}" * (context > 1)
+    if gpus % (tensor * pipeline * context):
+        actual = f"tensor: {tensor} with pipeline {pipeline}{more} given"
         raise InputError(f"{actual}; allowed: degrees whose product divides {gpus}, the GPUs")
-    across = gpus // (tensor * pipeline)
+    across = gpus // (tensor * pipeline * context)
     if data not in (None, across):
-        allowed = f"{across}, {gpus} GPUs / tensor {tensor} / pipeline {pipeline}"
+        allowed = f"{across}, {gpus} GPUs / tensor {tensor} / pipeline {pipeline}{more.replace(' and', ' /')}"
         raise InputError(f"data: {data} given; allowed: {allowed}")
     values: dict[str, Any] = {"batch": None, "microbatches": None, "interleave": 1, **options}
     interleave = values["interleave"]
@@ -229,7 +250,7 @@ def uniform(
         numbers = range(1, 4 * pipeline + 1) if pipeline > 1 else (1,)
         turns = numbers if interleave == 1 else range(pipeline, 4 * pipeline + 1, pipeline)
         values["microbatches"] = max((m for m in turns if most % m == 0), default=pipeline)
-    layouts = mixed_layouts(model, LayerLayout(across, tensor, expert), layers or {})
+    layouts = mixed_layouts(model, LayerLayout(across * context, tensor, expert), layers or {})
     stage = cut_stages(model, pipeline * interleave)
     strategy = Strategy(gpus, stage=stage, layouts=layouts, **values)
     check_strategy(model, strategy)
@@ -251,7 +272,7 @@ def mixed_layouts(
 
 def check_strategy(model: ModelGraph, strategy: Strategy) -> None:
     """Raise an `InputError` of one line if ``strategy`` does not fit ``model``."""
-    for key in ("gpus", "batch", "microbatches", "interleave"):
+    for key in ("gpus", "batch", "microbatches", "interleave", "context"):
         whole(key, getattr(strategy, key), 1)
     if strategy.zero not in range(4):
         raise InputError(f"zero: {show(strategy.zero)} given; allowed: 0 to 3, the stages of ZeRO")
@@ -263,7 +284,9 @@ def check_strategy(model: ModelGraph, strategy: Strategy) -> None:
         raise InputError(f"layouts: {count} given; allowed: {len(model.layers)}, one for each layer")
     for layer, layout in zip(model.layers, strategy.layouts, strict=True):
         _check_layer(layer, strategy, layout)
-    for data in sorted({layout.data for layout in strategy.layouts}):
+    if strategy.context > 1 and (fault := context_fault(model, strategy.context)):
+        raise InputError(fault)
+    for data in sorted({layout.data // strategy.context for layout in strategy.layouts}):
         parts = strategy.microbatches * data
         if strategy.batch % parts:
             actual = f"batch: {strategy.batch} samples in {strategy.microbatches} microbatches given"
@@ -296,6 +319,9 @@ def _check_layer(layer: Layer, strategy: Strategy, layout: LayerLayout) -> None:
     if layout.gpus != strategy.stage_gpus:
         actual = f"{where}: data {layout.data} and tensor {layout.tensor} given"
         raise InputError(f"{actual}; allowed: a product of {strategy.stage_gpus}, the GPUs of a stage")
+    if layout.data % strategy.context:
+        allowed = f"multiples of {strategy.context}, the degree of context"
+        raise InputError(f"{where}.data: {layout.data} given; allowed: {allowed}")
     if layout.data % layout.expert:
         raise InputError(f"{where}.expert: {layout.expert} given; allowed: divisors of data, {layout.data}")
     if layout.expert > max(1, layer.experts) or (layer.experts and layer.experts % layout.expert):
@@ -304,6 +330,22 @@ def _check_layer(layer: Layer, strategy: Strategy, layout: LayerLayout) -> None:
     if layer.split in ("column", "local") and layout.tensor > layer.features:
         actual = f"tensor: {layout.tensor} given for layer {show(layer.name)}"
         raise InputError(f"{actual}; allowed: up to {layer.features}, its outputs for each sample")
+
+
+def context_fault(model: ModelGraph, context: int) -> str:
+    """Return why ``context`` GPUs cannot divide the positions of ``model``, in one line; "" if they can."""
+    actual, attention = f"context: {context} given", [x for x in model.layers if x.operator == "attention"]
+    if not any(layer.keys_values for layer in attention):
+        reason = "does not say what keys and values it reads (keys_values)" if attention else "is not there"
+        return f"{actual}; allowed: 1, attention of {model.name} {reason}"
+    for layer in model.layers:
+        where = f"layer {show(layer.name)} of {model.name}"
+        if len(layer.output) < 2:
+            return f"{actual}; allowed: 1, {where} has no positions"
+        if layer.along and layer.output[0] % (2 * context):
+            allowed = f"degrees whose double divides {layer.output[0]}, the positions of {where}"
+            return f"{actual}; allowed: {allowed}"
+    return ""
 
 
 def cut_stages(model: ModelGraph, stages: int) -> tuple[int, ...]:

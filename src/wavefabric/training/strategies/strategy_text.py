@@ -29,8 +29,8 @@ from wavefabric.training.strategies.strategy import (
 )
 
 #: Words without a number, and keys followed by a number, that `parse_strategy` accepts.
-WORDS = ("data", "sharded", "tables", "recompute", "selective", "sequence", "overlap")
-KEYS = ("data", "tensor", "pipeline", "interleave", "expert", "microbatches", "zero", "bucket")
+WORDS = ("data", "sharded", "tables", "recompute", "selective", "sequence", "overlap", "ring")
+KEYS = ("data", "tensor", "pipeline", "interleave", "expert", "context", "microbatches", "zero", "bucket")
 #: Description of what `parse_strategy` accepts, for error messages.
 ALLOWED = f"{', '.join(WORDS)}, {', '.join(f'{key}:N' for key in KEYS)} with commas between, or a JSON file"
 
@@ -41,8 +41,8 @@ def parse_strategy(
     """Return the strategy that ``text`` describes: words and degrees, or the path of a file (see `to_json`).
 
     Words and degrees are separated by commas, each at most once: `WORDS`, ``data:8``, ``tensor:4``,
-    ``pipeline:2``, ``interleave:2``, ``expert:8``, ``microbatches:8``, ``zero:1`` (``sharded`` is
-    ``zero:3``), ``bucket:25M`` (bytes; K, M, G: 2^10, …). GPUs not used by the other degrees divide the
+    ``pipeline:2``, ``interleave:2``, ``expert:8``, ``context:2``, ``microbatches:8``, ``zero:1`` (``sharded``
+    is ``zero:3``), ``bucket:25M`` (bytes; K, M, G: 2^10, …). GPUs not used by the other degrees divide the
     samples, so ``data`` alone is data parallelism. ``tables`` splits only the embedding tables, by features,
     over as many GPUs of a stage as possible: the hybrid of DLRM (arXiv:1906.00091).
 
@@ -85,6 +85,8 @@ def _options(text: str) -> dict[str, Any]:
             options[key] = _bytes(number) if key == "bucket" else _degree(key, number)
         elif key != "data":
             options[key] = True
+    if options.get("ring") and options.get("context", 1) == 1:
+        raise InputError("strategy: ring given without context; allowed: with context:N, N above 1")
     if options.pop("sharded", False):
         if "zero" in options:
             raise InputError(f"strategy.zero: {options['zero']} given with sharded; allowed: one of the two")
@@ -124,7 +126,8 @@ def _tables(model: ModelGraph, gpus: int, pipeline: int) -> dict[str, LayerLayou
 
 
 #: Fields of `Strategy` that are written to the JSON file unchanged.
-_OPTIONS = ("zero", "bucket", "recompute", "selective", "sequence", "overlap", "interleave")
+_FLAGS = ("recompute", "selective", "sequence", "overlap", "ring")
+_OPTIONS = ("zero", "bucket", *_FLAGS, "interleave", "context")
 FORMAT: Literal["wavefabric strategy"] = "wavefabric strategy"
 VERSION: Literal[1] = 1
 
@@ -153,7 +156,7 @@ def to_json(model: ModelGraph, strategy: Strategy) -> str:
         {"format": "wavefabric strategy", "version": 1, "model": "ncf", "gpus": 8, "batch": 8192,
          "data": 8, "tensor": 1, "expert": 1, "microbatches": 1, "stages": [],
          "zero": 0, "bucket": 0.0, "recompute": false, "selective": false, "sequence": false,
-         "overlap": false, "interleave": 1,
+         "overlap": false, "ring": false, "interleave": 1, "context": 1,
          "layers": {
           "user factors": {"data": 1, "tensor": 8, "expert": 1}}}
 

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from wavefabric.base.errors import InputError
 from wavefabric.training.iteration.simulate import Iteration
 from wavefabric.training.iteration.task_graph import TaskGraph
-from wavefabric.training.iteration.tasks import Workload
+from wavefabric.training.iteration.workload import Workload
 
 Task = TypeVar("Task")
 

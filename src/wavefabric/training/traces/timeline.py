@@ -26,7 +26,7 @@ COMPUTE = {
     "update": ("#dfe8f7", "#dfe8f7"),
 }
 CALLS: dict[str, str] = dict(
-    zip(PURPOSES, ("#ffa24a", "#f4e45a", "#ff7ad9", "#b69bff", "#7df0c8"), strict=True)
+    zip(PURPOSES, ("#ffa24a", "#f4e45a", "#ff7ad9", "#b69bff", "#7df0c8", "#6fb8ff"), strict=True)
 )
 #: Colours of exposed communication, for which a worker waits: front and background.
 EXPOSED, _BEHIND = "#ff5d6c", "#3b1a2a"

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from wavefabric.base.errors import InputError, MissingExtra
+from wavefabric.training.models.graph_file import PROFILER_TRACE
 
 #: Schema version of the files that `write_chakra` writes.
 VERSION = "0.0.4"
@@ -225,6 +226,8 @@ def _decoded_json(content: bytes, file: str) -> Iterator[tuple[Any, dict[str, An
         for node in first["workload_graph"]:
             yield _message(node, file, names=_FEEDER), {k: node[k] for k in node if k not in _FEEDER}
         return
+    if isinstance(first, dict) and first.keys() & {"traceEvents", "ph"}:
+        raise InputError(f"trace: {file}: {PROFILER_TRACE}")
     if isinstance(first, dict) and "nodes" in first:
         actual = "is an execution trace of PyTorch, without times of its GPU"
         allowed = "what chakra_trace_link and chakra_converter make of it and a Kineto trace"

@@ -6,7 +6,7 @@ from operator import attrgetter
 from pathlib import Path
 
 from wavefabric.base.errors import InputError, choice
-from wavefabric.training.gpu.device_model import ARITHMETIC, DeviceModel
+from wavefabric.training.gpu.device_model import ARITHMETIC, EIGHT_BIT, DeviceModel
 from wavefabric.training.iteration.task_graph import TaskGraph
 from wavefabric.training.traces.chakra.assemble import Assembly, matched_collectives, matched_messages
 from wavefabric.training.traces.chakra.messages import Known, trace_paths
@@ -37,14 +37,16 @@ def read_chakra(
     ``files``: ``NAME`` for all files ``NAME.RANK.et`` or ``.json``, a ZIP or tar archive of them, or the
     paths of the files of all GPUs, from rank 0; each file may be compressed with gzip. ``device``: to compute
     the time of nodes without a duration. Such a node is a matrix product in ``arithmetic``
-    (`wavefabric.training.gpu.device_model.ARITHMETIC`) if its num_ops is above 0, else an elementwise
-    operation on tensor_size bytes. ``groups``: a JSON file with the GPUs of each group name (pg_name), if the
-    trace does not define the groups.
+    (`wavefabric.training.gpu.device_model.ARITHMETIC` or `EIGHT_BIT`) if its num_ops is above 0, else an
+    elementwise operation on tensor_size bytes. ``groups``: a JSON file with the GPUs of each group name
+    (pg_name), if the trace does not define the groups.
 
     Raises `MissingExtra` if the package protobuf is missing, and `InputError`, with file and reason, for an
     invalid file.
     """
-    choice("arithmetic", arithmetic, ARITHMETIC)
+    choice("arithmetic", arithmetic, (*ARITHMETIC, *EIGHT_BIT))
+    if device is not None:
+        device.check_arithmetic("precision", arithmetic)
     sources, of_groups = sources_of(trace_files(files))
     described = {k: v for each in of_groups for k, v in read_groups(each.file, each.content()).items()}
     described |= read_groups(groups) if groups is not None else {}
