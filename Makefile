@@ -78,6 +78,7 @@ papers: $(STAMP)
 	$(BIN)/python papers/ultrasound/local_basis_error.py --ranks 2 --device cpu
 	$(BIN)/python papers/ultrasound/stability.py --media 1000
 	$(BIN)/python papers/training/published_runs.py
+	$(BIN)/python papers/nccl/published_busbw.py
 	$(BIN)/python papers/reconfiguration/study.py
 	$(BIN)/python papers/reconfiguration/timeline.py
 	for machine in p40 cuts dgx2 k80 light; do $(BIN)/python papers/plans/$$machine.py || exit 1; done
