@@ -16,12 +16,14 @@ from wavefabric.cli.common.parse import FACTOR_HELP, parse_sizes
 from wavefabric.cli.common.show import conclude
 from wavefabric.collectives.builders.messages import near_square
 from wavefabric.collectives.candidates import Candidates, Choice
+from wavefabric.collectives.conditions import kind
 from wavefabric.collectives.registry import ALGORITHMS, why_refused
 from wavefabric.collectives.synthesis.deadline import now
 from wavefabric.fabric import AnyFabric, PhotonicFabric
 from wavefabric.fabric.candidates import algorithm_grid, candidates_on
 from wavefabric.fabric.cost_models.cost import check_sizes, cost, model_for
 from wavefabric.fabric.draw.pictures import draw_costs
+from wavefabric.fabric.io.nccl_tests import load_nccl_tests
 from wavefabric.fabric.photonic.link_budget import LinkBudget
 from wavefabric.fabric.rank_order import depends_on_pair
 
@@ -61,6 +63,9 @@ class CostOptions(source.ScheduleOptions):
     graph: bool = option(
         "kernel: calls as nodes of a CUDA graph, without the host's launch time.", default=False
     )
+    nccl_tests: Path | None = option(
+        "What nccl-tests or rccl-tests printed: show its times, of its sizes unless --bytes is given."
+    )
     rounds: bool = option("Show every round.", default=False)
     output: Path | None = option("Picture: time over size.", "--output", "-o", endings=PICTURES)
 
@@ -99,6 +104,10 @@ def command(algorithm: source.RankedAlgorithmOptions, circuit: CircuitOptions, o
             chosen[_OPTIMAL] = _optimal(words[0], algorithm, setting.fabric, bytes_each, options.model)
     if options.bytes is None and (own := source.own_bytes(each.schedule for each in chosen.values())):
         bytes_each = [own]
+    if options.nccl_tests is not None:
+        chosen = _measured(options.nccl_tests, chosen)
+        times = next(iter(chosen.values())).measured
+        bytes_each = sorted(times) if options.bytes is None else bytes_each
     costed = _all_costed(chosen, setting, bytes_each, options, left_out)
     written = []
     if options.output is not None:
@@ -112,6 +121,19 @@ def command(algorithm: source.RankedAlgorithmOptions, circuit: CircuitOptions, o
     lines = (f"left out: {name} ({why})" for name, why in left_out.items())
     facts = rows_of(costed, bytes_each, options.rounds) | ({"left_out": left_out} if left_out else {})
     conclude(options.as_json, facts, written, chain(shown, lines))
+
+
+def _measured(path: Path, chosen: dict[str, Costed]) -> dict[str, Costed]:
+    """Return the schedules with the times that a file of nccl-tests holds for their operation and ranks."""
+    schedule = next(iter(chosen.values())).schedule
+    wanted = kind(schedule)[0], schedule.ranks
+    tables = {(t.collective, t.ranks): t for t in load_nccl_tests(path, wanted[0])}
+    if wanted not in tables:
+        actual = ", ".join(f"{collective} of {ranks} ranks" for collective, ranks in tables)
+        allowed = f"{wanted[0]} of {wanted[1]} ranks, as costed"
+        raise InputError(f"--nccl-tests: {path} holds {actual}; allowed: {allowed}")
+    times = {row.bytes: row for row in tables[wanted].rows}
+    return {name: replace(each, measured=times) for name, each in chosen.items()}
 
 
 def _listed(text: str) -> list[str]:
