@@ -13,7 +13,7 @@ from wavefabric.collectives.candidates import Choice
 from wavefabric.collectives.plans.plan import compile_plan, protocols_for
 from wavefabric.fabric import AnyFabric, PhotonicFabric
 from wavefabric.fabric.candidates import candidates_on
-from wavefabric.fabric.cost_models.bus_bandwidth import bus_factor
+from wavefabric.fabric.cost_models.bus_bandwidth import operation_bandwidths
 from wavefabric.fabric.cost_models.cost import cost, model_for
 from wavefabric.fabric.cost_models.kernel import plan_seconds
 from wavefabric.fabric.electrical.fabric import Fabric, KernelTimes
@@ -155,8 +155,8 @@ def _seconds(schedule, plan, graph: bool, element_bytes: float, fabric: Fabric) 
 def _compared(fabric: Fabric, row: _Row) -> dict[str, Any]:
     """Return a measured time and the predicted time, in s, with bandwidths in B/s, and their ratio."""
     (seconds, choice), collective, ranks = row.fastest(fabric), row.table.collective, row.table.ranks
-    algbw, measured = row.time.bytes / seconds, {k: v for k, v in vars(row.time).items() if k != "bytes"}
-    predicted = {"seconds": seconds, "algbw": algbw, "busbw": algbw * (bus_factor(collective, ranks) or 1.0)}
+    measured = {key: value for key, value in vars(row.time).items() if key != "bytes"}
+    predicted = {"seconds": seconds, **operation_bandwidths(collective, ranks, row.time.bytes, seconds)}
     facts = {"collective": collective, "ranks": ranks, "bytes": row.time.bytes, "algorithm": str(choice)}
     return facts | {"measured": measured, "predicted": predicted, "ratio": seconds / row.time.seconds}
 

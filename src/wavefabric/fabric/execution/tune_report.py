@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Sequence
 from itertools import cycle, groupby, pairwise
@@ -10,7 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 from wavefabric.base.results.figure_style import COLOURS, GREY, INK, STYLE
 from wavefabric.base.units import time_words
-from wavefabric.collectives.tuning import Choice, TimedChoice, TunedCollective, Tuning
+from wavefabric.collectives.tuning import (
+    Choice,
+    TimedChoice,
+    TunedCollective,
+    TunedSize,
+    Tuning,
+    tuning_to_json,
+)
+from wavefabric.fabric.cost_models.bus_bandwidth import operation_bandwidths
 from wavefabric.fabric.draw.pictures import save_figure
 from wavefabric.fabric.execution import report
 from wavefabric.fabric.execution.tune import TuningSearch
@@ -59,12 +68,14 @@ def _table(tuning: Tuning, each: TunedCollective) -> Any:
             report.size_words(size.bytes),
             str(size.best.choice),
             *("-" if (us := getattr(size.best, key)) is None else time_words(us * 1e-6) for key in keys),
+            *("-" if not rate else f"{rate * 1e-9:.3g}" for rate in _bandwidths(tuning, each, size).values()),
             str(second.choice) if second else "-",
             _slower(size.best, second) if second else "-",
         ])  # fmt: skip
-    columns = ["size", "<fastest", *(key.removesuffix("_us") for key in keys), "<second", "slower by"]
+    times = (key.removesuffix("_us") for key in keys)
+    columns = ["size", "<fastest", *times, "algbw", "busbw", "<second", "slower by"]
     count = len(each.sizes[0].candidates)
-    caption = f"{count} candidate{'s' if count > 1 else ''}"
+    caption = f"{count} candidate{'s' if count > 1 else ''}; algbw, busbw of the fastest in GB/s"
     return report.table(_title(tuning, each), columns, rows, caption, plain=True)
 
 
@@ -85,6 +96,21 @@ def _slower(best: TimedChoice, second: TimedChoice) -> str:
 def _title(tuning: Tuning, each: TunedCollective) -> str:
     where = tuning.fabric if each.transport is None else report.transport_name(each.transport)
     return f"{each.collective}, {tuning.ranks} ranks, {where}"
+
+
+def _bandwidths(tuning: Tuning, each: TunedCollective, size: TunedSize) -> dict[str, float | None]:
+    """Return ``algbw`` and ``busbw``, B/s, of the fastest choice; None if it has no time."""
+    rates = operation_bandwidths(each.collective, tuning.ranks, size.bytes, size.best.us * 1e-6)
+    return {name: rate or None for name, rate in rates.items()}
+
+
+def facts(search: TuningSearch) -> dict[str, Any]:
+    """Return the content of the tuning's file, with algbw and busbw of each size, and `notes`, for JSON."""
+    content = json.loads(tuning_to_json(search.tuning))
+    for row, each in zip(content["tables"], search.tuning.tables, strict=True):
+        for written, size in zip(row["sizes"], each.sizes, strict=True):
+            written |= _bandwidths(search.tuning, each, size)
+    return content | {"notes": notes(search)}
 
 
 def plot(search: TuningSearch, path: str | Path) -> Path:
