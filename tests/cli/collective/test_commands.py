@@ -718,10 +718,19 @@ def test_times_of_nccl_tests_beside_the_prediction(command):
         assert message in err
 
 
-@pytest.mark.parametrize("file", ["nccl-nvswitch.xml", "nccl-cube-mesh.xml", "smi-cube-mesh.txt"])
-def test_topologies_of_nccl_and_nvidia_smi_are_fabrics(command, file):
+@pytest.mark.parametrize(
+    "file",
+    ["nccl-nvswitch.xml", "nccl-cube-mesh.xml", "smi-cube-mesh.txt", "rocm-two.txt", "amd-smi-mi300x.txt"],
+)
+def test_topologies_of_other_programs_are_fabrics(command, file):
     path = DATA / file
     row = told(command, "cost", "ring", "all-gather", "--fabric", path, "--bytes", "1M")["costs"][0]
+    assert row["seconds"] >= row["bound"]["seconds"] > 0
+
+
+@pytest.mark.parametrize("file", ["astra-hgx-h100.yml", "astra-hierarchical.json"])
+def test_networks_of_astra_sim_are_fabrics(command, file):
+    row = told(command, "cost", "ring", "all-gather", "--fabric", DATA / file, "--bytes", "1M")["costs"][0]
     assert row["seconds"] > row["bound"]["seconds"] > 0
 
 

@@ -22,7 +22,7 @@ def test_a_table_a_file_and_a_picture(command, tmp_path):
     lines = [" ".join(line.split()) for line in out.splitlines()]
     assert lines[0] == "all-reduce, 8 ranks, dgx-1"
     assert "4 KiB squares, 4x2 1.73 µs 2.37 4.15 recursive, radix 8 3.6 %" in lines
-    assert "4 MiB hierarchical, 2x4, radix 2 129 µs 32.5 56.9 recursive, radix 4 65 %" in lines
+    assert "4 MiB hierarchical, 2x4, radix 2 129 µs 32.6 57.1 recursive, radix 4 65 %" in lines
     assert lines[-2:] == ["wrote mine.json", "wrote mine.png"]
     assert sorted(os.listdir(tmp_path)) == ["mine.json", "mine.png"]
     assert (tmp_path / "mine.png").read_bytes()[:4] == b"\x89PNG"

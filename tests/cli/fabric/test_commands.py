@@ -262,7 +262,7 @@ def test_calibrate_in_json(command, tmp_path):
     assert row["measured"]["busbw"] == 478.87e9
     assert row["ratio"] == pytest.approx(row["measured"]["busbw"] / row["predicted"]["busbw"], rel=1e-3)
     (kind,) = {link.kind for link in load(file).links}
-    assert load(file).links[0].bandwidth == facts["numbers"][f"{kind} links"]["after"]
+    assert load(file).links[0].bandwidth == facts["numbers"][f"links.{kind}"]["after"]
 
 
 @pytest.mark.parametrize(

@@ -71,10 +71,10 @@ def test_each_kind_of_links_has_its_own_bandwidth():
     true = replace(start, links=links)
     tables = printed(true, grid=(2, 4)) + printed(true, "all-gather", 4)
     numbers = calibrate(start, tables)[1]["numbers"]
-    assert numbers["network links"]["after"] == pytest.approx(
+    assert numbers["links.network"]["after"] == pytest.approx(
         50e9, rel=0.01
     )  # of the rails: adapters have half
-    assert numbers["nvlink links"]["after"] == pytest.approx(360e9, rel=0.01)
+    assert numbers["links.nvlink"]["after"] == pytest.approx(360e9, rel=0.01)
 
 
 def test_times_of_kernels_are_recovered():

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -36,20 +35,21 @@ _COPIES: dict[str, Any] = {
     **dict.fromkeys(("copy_bandwidth", "flow_bandwidth", "reduce_bandwidth"), None),
     **dict.fromkeys(("reduce_alpha", "round_overhead", "peer_overhead", "reduce_overhead"), 0.0),
 }
-#: Factors of kernels that are fitted; "signals" is that of signal, packet and move.
-_KERNELS = ("launch", "signals", "bandwidth", "memory")
+#: Numbers of kernels (see `_numbers`) that are fitted; those of a group by one factor.
+_KERNELS = (("launch",), ("signal", "packet", "move"), ("bandwidth",), ("memory",))
 
 
 class _Row(NamedTuple):
-    """A measured time, and by candidate the function from a fabric to the predicted time in s."""
+    """A measured time, and by candidate the function of bytes per element and fabric that predicts it."""
 
     table: NcclTestsTable
     time: NcclTestsTime
-    predictions: dict[Choice, Callable[[Fabric], float]]
+    element_bytes: float
+    predictions: dict[Choice, Callable[[float, Fabric], float]]
 
     def fastest(self, fabric: Fabric) -> tuple[float, Choice]:
         """Return the least predicted time with its candidate; of equal times the first."""
-        times = {choice: predict(fabric) for choice, predict in self.predictions.items()}
+        times = {choice: predict(self.element_bytes, fabric) for choice, predict in self.predictions.items()}
         best = min(times, key=lambda choice: times[choice])
         return times[best], best
 
@@ -77,14 +77,15 @@ def calibrate(
         raise InputError(f"fabric: photonic {fabric.name} given; allowed: electrical ones")
     sizes = {row.bytes for table in tables for row in table.rows}
     ensure(len(sizes) >= 2, "nccl-tests", f"{len(sizes)} size given", "two sizes or more")
-    kinds = tuple(dict.fromkeys(f"{link.kind} links" for link in fabric.links))
+    groups = [("alpha",), *((name,) for name in _numbers(fabric) if name.startswith("links."))]
     rate = max(link.bandwidth for link in fabric.links) if fabric.kernels else None
+    groups = [("alpha",), ("flow_bandwidth",)] if rate else groups
     fitted = replace(fabric, **_COPIES | {"flow_bandwidth": rate, "alpha": fabric.alpha or 1e-6})
     facts: dict[str, Any] = {"fabric": name or f"{fabric.name} calibrated", "compared": {}, "error": {}}
     for model in dict.fromkeys(["alpha-beta", *(model_for(fabric, table.ranks) for table in tables)]):
         rows = [row for table in tables for row in _rows(fitted, table, model, algorithms)]
-        names = _KERNELS if model == "kernel" else ("alpha", *(("a transfer",) if rate else kinds))
-        fitted = _fitted(fitted, rows, names)
+        kernels = [tuple(f"kernels.{name}" for name in group) for group in _KERNELS]
+        fitted = _fitted(fitted, rows, kernels if model == "kernel" else groups)
         facts["compared"][model] = compared = [_compared(fitted, row) for row in rows]
         errors = [abs(each["ratio"] - 1) for each in compared]
         facts["error"][model] = {"median": float(np.median(errors)), "worst": max(errors)}
@@ -97,29 +98,35 @@ def calibrate(
 
 
 def _numbers(fabric: Fabric) -> dict[str, float]:
-    """Return the numbers that a calibration may change, in s and B/s; of links of a kind the fastest."""
+    """Return the numbers that may be fitted, in s and B/s; of each kind of links the largest bandwidth."""
     numbers = {"alpha": fabric.alpha}
-    for link in sorted(fabric.links, key=lambda link: link.bandwidth):
-        numbers[f"{link.kind} links"] = link.bandwidth
-    numbers |= {"a transfer": fabric.flow_bandwidth} if fabric.flow_bandwidth else {}
+    numbers |= {f"links.{x.kind}": x.bandwidth for x in sorted(fabric.links, key=lambda x: x.bandwidth)}
+    numbers |= {"flow_bandwidth": fabric.flow_bandwidth} if fabric.flow_bandwidth else {}
     kernels = vars(fabric.kernels) if fabric.kernels else {}
-    return numbers | {
-        f"kernels: {key}": value for key, value in kernels.items() if key not in ("issue", "gap")
-    }
+    return numbers | {f"kernels.{key}": value for key, value in kernels.items()}
 
 
-def _scaled(fabric: Fabric, factors: dict[str, float]) -> Fabric:
-    """Return the fabric with some times multiplied, and bandwidths divided, by factors."""
-    links = (replace(x, bandwidth=x.bandwidth / factors.get(f"{x.kind} links", 1.0)) for x in fabric.links)
-    changed: dict[str, Any] = {"alpha": fabric.alpha * factors.get("alpha", 1.0), "links": tuple(links)}
-    if fabric.flow_bandwidth is not None:
-        changed["flow_bandwidth"] = fabric.flow_bandwidth / factors.get("a transfer", 1.0)
-    if (kernels := fabric.kernels) is not None:
-        launch, signals, bandwidth, memory = (factors.get(key, 1.0) for key in _KERNELS)
-        times = {key: getattr(kernels, key) * signals for key in ("signal", "packet", "move")}
-        times |= {"bandwidth": kernels.bandwidth / bandwidth, "memory": kernels.memory / memory}
-        changed["kernels"] = replace(kernels, launch=kernels.launch * launch, **times)
-    return replace(fabric, **changed)
+def _is_rate(name: str) -> bool:
+    return name.startswith("links.") or name.endswith(("bandwidth", "memory"))
+
+
+def _with_numbers(fabric: Fabric, numbers: dict[str, float]) -> Fabric:
+    """Return the fabric with other `_numbers`; bandwidths of a kind of links keep their ratios."""
+    factors = {name: numbers[name] / value for name, value in _numbers(fabric).items() if value}
+    links = tuple(replace(x, bandwidth=x.bandwidth * factors[f"links.{x.kind}"]) for x in fabric.links)
+    kernels = fabric.kernels and KernelTimes(
+        **{key: numbers[f"kernels.{key}"] for key in vars(fabric.kernels)}
+    )
+    flow = numbers.get("flow_bandwidth")
+    return replace(fabric, alpha=numbers["alpha"], links=links, kernels=kernels, flow_bandwidth=flow)
+
+
+def _scaled(fabric: Fabric, groups: Sequence[tuple[str, ...]], factors: np.ndarray) -> Fabric:
+    """Return the fabric with the times of each group multiplied, and rates divided, by its factor."""
+    numbers = _numbers(fabric)
+    for group, factor in zip(groups, factors.tolist(), strict=True):
+        numbers |= {name: numbers[name] * (1 / factor if _is_rate(name) else factor) for name in group}
+    return _with_numbers(fabric, numbers)
 
 
 def _rows(fabric: Fabric, table: NcclTestsTable, model: str, algorithms: Sequence[str]) -> list[_Row]:
@@ -132,24 +139,17 @@ def _rows(fabric: Fabric, table: NcclTestsTable, model: str, algorithms: Sequenc
     wanted = [each for each in every.choices if each.algorithm in (algorithms or possible)]
     refusals = "; ".join(every.left_out[each] for each in algorithms if each in every.left_out)
     ensure(wanted, "algorithms", refusals, f"others of {', '.join(possible)}")
-    elements = pool.elements_of(table.ranks)
     predictions: dict[Choice, Callable[[float, Fabric], float]] = {}
     for choice, schedule in pool.candidates(table.collective, table.ranks, wanted):
-        for protocol in protocols_for(schedule) if model == "kernel" else ("auto",):
-            each = partial(
-                _seconds, schedule, compile_plan(schedule, protocol) if model == "kernel" else None
-            )
-            predictions[replace(choice, protocol=protocol)] = partial(each, table.graph)
-    return [
-        _Row(table, row, {c: partial(predict, row.bytes / elements) for c, predict in predictions.items()})
-        for row in table.rows
-    ]
-
-
-def _seconds(schedule, plan, graph: bool, element_bytes: float, fabric: Fabric) -> float:
-    if plan is None:
-        return cost(schedule, fabric, element_bytes, "alpha-beta").seconds
-    return plan_seconds(plan, fabric, element_bytes, graph)
+        if model != "kernel":
+            predictions[choice] = lambda size, on, schedule=schedule: cost(schedule, on, size, model).seconds
+            continue
+        for protocol in protocols_for(schedule):
+            plan = compile_plan(schedule, protocol)
+            key = replace(choice, protocol=protocol)
+            predictions[key] = lambda size, on, plan=plan: plan_seconds(plan, on, size, table.graph)
+    elements = pool.elements_of(table.ranks)
+    return [_Row(table, row, row.bytes / elements, predictions) for row in table.rows]
 
 
 def _compared(fabric: Fabric, row: _Row) -> dict[str, Any]:
@@ -161,68 +161,70 @@ def _compared(fabric: Fabric, row: _Row) -> dict[str, Any]:
     return facts | {"measured": measured, "predicted": predicted, "ratio": seconds / row.time.seconds}
 
 
-def _fitted(fabric: Fabric, rows: Sequence[_Row], names: Sequence[str]) -> Fabric:
-    """Return the fabric with the factors ``names`` of `_scaled` that fit the rows best.
+def _fitted(fabric: Fabric, rows: Sequence[_Row], groups: Sequence[tuple[str, ...]]) -> Fabric:
+    """Return the fabric with the factors of `_scaled` that fit the rows best, rounded to four digits.
 
     At a fixed algorithm times are linear in these factors, or piecewise linear for kernels.
     """
-    measured, ones = np.array([row.time.seconds for row in rows]), np.ones(len(names))
+    measured, ones = np.array([row.time.seconds for row in rows]), np.ones(len(groups))
     factors, best = ones, (np.inf, fabric)
     for _ in range(_TURNS):
-        trial = _scaled(fabric, dict(zip(names, factors.tolist(), strict=True)))
+        trial = _scaled(fabric, groups, factors)
         seconds, choices = zip(*(row.fastest(trial) for row in rows), strict=True)
         best = min(best, (float(np.abs(seconds / measured - 1).sum()), trial), key=lambda each: each[0])
-        columns = np.empty((len(rows), len(names)))
-        for k in range(len(names)):
-            moved = factors * np.where(np.arange(len(names)) == k, 1.001, 1.0)
-            other = _scaled(fabric, dict(zip(names, moved.tolist(), strict=True)))
-            later = [row.predictions[choice](other) for row, choice in zip(rows, choices, strict=True)]
+        columns = np.empty((len(rows), len(groups)))
+        for k in range(len(groups)):
+            other = _scaled(fabric, groups, factors * np.where(np.arange(len(groups)) == k, 1.001, 1.0))
+            later = [
+                row.predictions[c](row.element_bytes, other) for row, c in zip(rows, choices, strict=True)
+            ]
             columns[:, k] = (np.array(later) - seconds) / (1e-3 * factors[k])
         rest = measured - (seconds - columns @ factors)
         last, factors = factors, np.maximum(robust_fit(columns, rest, measured, ones), 1e-3)
         if np.allclose(factors, last, rtol=1e-6):
             break
-    return _rounded(best[1])
-
-
-def _rounded(fabric: Fabric) -> Fabric:
-    """Return the fabric with the numbers that may be fitted rounded to four digits, for its file."""
-
-    def short(value: Any) -> Any:
-        return value and float(f"{value:.4g}")
-
-    kernels = fabric.kernels and KernelTimes(
-        **{key: short(each) for key, each in vars(fabric.kernels).items()}
-    )
-    links = tuple(replace(link, bandwidth=short(link.bandwidth)) for link in fabric.links)
-    numbers = {key: short(getattr(fabric, key)) for key in ("alpha", "flow_bandwidth")}
-    return replace(fabric, links=links, kernels=kernels, **numbers)
+    return _with_numbers(best[1], {name: float(f"{value:.4g}") for name, value in _numbers(best[1]).items()})
 
 
 def show(facts: dict[str, Any]) -> list[Any]:
     """Return tables of compared times and of fitted numbers, and a line on the error of each cost model."""
     shown: list[Any] = []
+    columns = (
+        "<operation",
+        "size",
+        "measured",
+        "algbw GB/s",
+        "busbw",
+        "predicted",
+        "busbw",
+        "ratio",
+        "<algorithm",
+    )
+    caption = "predicted by the fastest of NCCL's algorithms; ratio: predicted over measured time"
     for model, compared in facts["compared"].items():
         rows = []
         for each in compared:
-            cells = [each["collective"], report.size_words(each["bytes"])]
-            for times, keys in ((each["measured"], ("algbw", "busbw")), (each["predicted"], ("busbw",))):
-                cells += [time_words(times["seconds"]), *(f"{times[key] * 1e-9:.3g}" for key in keys)]
-            rows.append((*cells, f"{each['ratio']:.2f}", each["algorithm"]))
-        columns = ("<operation", "size", "measured", "algbw GB/s", "busbw", "predicted", "busbw", "ratio")
-        caption = "predicted by the fastest of NCCL's algorithms; ratio: predicted over measured time"
-        title = f"{facts['fabric']}, {model} model"
-        shown.append(report.table(title, (*columns, "<algorithm"), rows, caption, plain=True))
-        error = facts["error"][model]
+            measured, predicted = each["measured"], each["predicted"]
+            rates = (
+                f"{rate * 1e-9:.3g}" for rate in (measured["algbw"], measured["busbw"], predicted["busbw"])
+            )
+            algbw, *busbw = rates
+            cells = (
+                time_words(measured["seconds"]),
+                algbw,
+                busbw[0],
+                time_words(predicted["seconds"]),
+                busbw[1],
+            )
+            size = report.size_words(each["bytes"])
+            rows.append((each["collective"], size, *cells, f"{each['ratio']:.2f}", each["algorithm"]))
+        title, error = f"{facts['fabric']}, {model} model", facts["error"][model]
+        shown.append(report.table(title, columns, rows, caption, plain=True))
         shown.append(
             f"error: {100 * error['median']:.1f} % in the median, {100 * error['worst']:.0f} % at most"
         )
     rows = []
     for name, each in facts["numbers"].items():
-        rate = "links" in name or name.endswith(("transfer", "bandwidth", "memory"))
-        texts = [
-            "-" if value is None else f"{value * 1e-9:.4g} GB/s" if rate else time_words(value)
-            for value in (each["before"], each["after"])
-        ]
-        rows.append((name, *texts))
+        words = (lambda value: f"{value * 1e-9:.4g} GB/s") if _is_rate(name) else time_words
+        rows.append((name, *("-" if value is None else words(value) for value in each.values())))
     return [*shown, report.table("fitted", ("<number", "before", "after"), rows, plain=True)]
