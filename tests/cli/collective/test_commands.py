@@ -709,6 +709,11 @@ def test_times_of_nccl_tests_beside_the_prediction(command):
     assert measured["ratio"] == pytest.approx(measured["busbw"] / rows[-1]["busbw"], rel=1e-3)
     (row,) = told(command, "cost", "ring", *words, "--bytes", "24")["costs"]
     assert "measured" not in row
+    both = told(
+        command, "cost", *words[:1], "--algorithms", "optimal,ring", "--fabric", "dgx-a100", *words[3:]
+    )["costs"]
+    assert [each["algorithm"] for each in both] == ["ring"] * 24 + ["optimal"] * 24
+    assert all(each["measured"]["bytes"] == each["bytes"] for each in both)
     for more, message in (
         (["--ranks", "4"], "holds all-reduce of 8 ranks; allowed: all-reduce of 4 ranks, as costed"),
         (["--nccl-tests", "nothing.txt"], "nccl-tests: nothing.txt"),

@@ -101,7 +101,7 @@ def test_terms_of_copy_engines_are_dropped():
 def test_outliers_hardly_count():
     tables = printed(load("switch:8"))
     rows = tables[0].rows
-    rows[5] = replace(rows[5], seconds=4 * rows[5].seconds)
+    rows[5] = rows[5]._replace(seconds=4 * rows[5].seconds)
     fitted, facts = calibrate(load("switch:8"), tables)
     assert fitted.alpha == pytest.approx(0.7e-6, rel=0.02)
     assert facts["error"]["alpha-beta"]["worst"] == pytest.approx(0.75, rel=0.02)

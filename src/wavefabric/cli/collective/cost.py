@@ -5,7 +5,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from wavefabric.base.errors import InputError, choice, not_one_of
+from wavefabric.base.errors import InputError, choice, ensure, not_one_of
 from wavefabric.cli.collective import algorithm as source
 from wavefabric.cli.collective.algorithm import AlgorithmOptions
 from wavefabric.cli.collective.facts import Costed, circuit_facts, in_order, rows_of, show_costs
@@ -23,7 +23,7 @@ from wavefabric.fabric import AnyFabric, PhotonicFabric
 from wavefabric.fabric.candidates import algorithm_grid, candidates_on
 from wavefabric.fabric.cost_models.cost import check_sizes, cost, model_for
 from wavefabric.fabric.draw.pictures import draw_costs
-from wavefabric.fabric.io.nccl_tests import load_nccl_tests
+from wavefabric.fabric.io.nccl_tests import NcclTestsTime, load_nccl_tests
 from wavefabric.fabric.photonic.link_budget import LinkBudget
 from wavefabric.fabric.rank_order import depends_on_pair
 
@@ -97,17 +97,17 @@ def command(algorithm: source.RankedAlgorithmOptions, circuit: CircuitOptions, o
         if words and algorithm.grid is None:
             grid = algorithm_grid(words[0], schedule.ranks, setting.fabric)
         chosen = {schedule.name: Costed(schedule, schedule.name, grid)}
+        times = _measured(options.nccl_tests, kind(schedule)[0], schedule.ranks)
     else:
         refuse(changed(circuit, "circuits"), "with --algorithms", "with one schedule")
         chosen = _compared(options.algorithms, words, algorithm, setting.fabric, left_out)
-        if words and _OPTIMAL in _listed(options.algorithms):
-            chosen[_OPTIMAL] = _optimal(words[0], algorithm, setting.fabric, bytes_each, options.model)
-    if options.bytes is None and (own := source.own_bytes(each.schedule for each in chosen.values())):
-        bytes_each = [own]
-    if options.nccl_tests is not None:
-        chosen = _measured(options.nccl_tests, chosen)
-        times = next(iter(chosen.values())).measured
-        bytes_each = sorted(times) if options.bytes is None else bytes_each
+        times = _measured(options.nccl_tests, str(words and words[0]), ranks)
+    bytes_each = sorted(times) if times and options.bytes is None else bytes_each
+    if options.algorithms and words and _OPTIMAL in _listed(options.algorithms):
+        chosen[_OPTIMAL] = _optimal(words[0], algorithm, setting.fabric, bytes_each, options.model)
+    own = None if times else source.own_bytes(each.schedule for each in chosen.values())
+    bytes_each = [own] if options.bytes is None and own else bytes_each
+    chosen = {name: replace(each, measured=times) for name, each in chosen.items()}
     costed = _all_costed(chosen, setting, bytes_each, options, left_out)
     written = []
     if options.output is not None:
@@ -123,17 +123,15 @@ def command(algorithm: source.RankedAlgorithmOptions, circuit: CircuitOptions, o
     conclude(options.as_json, facts, written, chain(shown, lines))
 
 
-def _measured(path: Path, chosen: dict[str, Costed]) -> dict[str, Costed]:
-    """Return the schedules with the times that a file of nccl-tests holds for their operation and ranks."""
-    schedule = next(iter(chosen.values())).schedule
-    wanted = kind(schedule)[0], schedule.ranks
-    tables = {(t.collective, t.ranks): t for t in load_nccl_tests(path, wanted[0])}
-    if wanted not in tables:
-        actual = ", ".join(f"{collective} of {ranks} ranks" for collective, ranks in tables)
-        allowed = f"{wanted[0]} of {wanted[1]} ranks, as costed"
-        raise InputError(f"--nccl-tests: {path} holds {actual}; allowed: {allowed}")
-    times = {row.bytes: row for row in tables[wanted].rows}
-    return {name: replace(each, measured=times) for name, each in chosen.items()}
+def _measured(path: Path | None, collective: str, ranks: int) -> dict[int, NcclTestsTime]:
+    """Return the times of an operation in a file of nccl-tests by bytes of the array; {} without a file."""
+    if path is None:
+        return {}
+    tables = {(table.collective, table.ranks): table.rows for table in load_nccl_tests(path, collective)}
+    actual = ", ".join(f"{operation} of {count} ranks" for operation, count in tables)
+    allowed = f"{collective} of {ranks} ranks, as costed"
+    ensure((collective, ranks) in tables, "--nccl-tests", f"{path} holds {actual}", allowed)
+    return {row.bytes: row for row in tables[collective, ranks]}
 
 
 def _listed(text: str) -> list[str]:

@@ -211,7 +211,7 @@ def rows_of(costed: dict[str, Costed], sizes: list[int], rounds: bool) -> dict[s
             } | ({"method": each.methods[k]} if each.methods else {})
             if size in each.measured:
                 measured = each.measured[size]
-                row["measured"] = vars(measured) | {"ratio": cost.seconds / measured.seconds}
+                row["measured"] = measured._asdict() | {"ratio": cost.seconds / measured.seconds}
             if "msccl" in row:
                 row["not_counted"] = MSCCL_NOT_COUNTED
             if rounds:

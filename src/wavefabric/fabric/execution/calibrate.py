@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from wavefabric.base.errors import InputError, ensure, not_one_of
+from wavefabric.base.errors import InputError, choices, ensure
 from wavefabric.base.units import time_words
 from wavefabric.collectives.candidates import Choice
 from wavefabric.collectives.plans.plan import compile_plan, protocols_for
@@ -31,12 +31,11 @@ NCCL_ALGORITHMS = {
 _PIECES = (1, 4, 16)
 _TURNS = 20
 #: Terms of copy engines and hosts; NCCL's kernels add what they receive, without a host between rounds.
-_COPIES: dict[str, Any] = {
-    **dict.fromkeys(("copy_bandwidth", "flow_bandwidth", "reduce_bandwidth"), None),
-    **dict.fromkeys(("reduce_alpha", "round_overhead", "peer_overhead", "reduce_overhead"), 0.0),
-}
-#: Numbers of kernels (see `_numbers`) that are fitted; those of a group by one factor.
-_KERNELS = (("launch",), ("signal", "packet", "move"), ("bandwidth",), ("memory",))
+_COPIES: dict[str, Any] = dict.fromkeys(("copy_bandwidth", "reduce_bandwidth"))
+_COPIES |= dict.fromkeys(("reduce_alpha", "round_overhead", "peer_overhead", "reduce_overhead"), 0.0)
+#: Numbers that the model kernel fits; those of a group by one factor.
+_KERNELS = [("kernels.launch",), ("kernels.signal", "kernels.packet", "kernels.move")]
+_KERNELS += [("kernels.bandwidth",), ("kernels.memory",)]
 
 
 class _Row(NamedTuple):
@@ -48,7 +47,7 @@ class _Row(NamedTuple):
     predictions: dict[Choice, Callable[[float, Fabric], float]]
 
     def fastest(self, fabric: Fabric) -> tuple[float, Choice]:
-        """Return the least predicted time with its candidate; of equal times the first."""
+        """Return the least predicted time in s with its candidate; of equal times the first."""
         times = {choice: predict(self.element_bytes, fabric) for choice, predict in self.predictions.items()}
         best = min(times, key=lambda choice: times[choice])
         return times[best], best
@@ -66,26 +65,25 @@ def calibrate(
     errors relative to the measured times (`robust_fit`), and repeat until nothing changes. What the tables
     leave open stays as it was. Terms of copy engines and hosts are dropped.
 
-    Without times of kernels α and the bandwidth of each kind of links are fitted. With them, links keep
-    their nominal bandwidth, which kernels reach in part: α and ``flow_bandwidth``, the rate of a transfer,
-    are fitted for the model alpha-beta, and ``launch``, ``bandwidth``, ``memory``, and a common factor of
-    ``signal``, ``packet`` and ``move`` for the model kernel. ``algorithms`` allows only some of
-    `NCCL_ALGORITHMS`, as ``NCCL_ALGO`` does. `InputError`: a photonic fabric, more ranks than GPUs, an
-    algorithm that NCCL or the fabric lacks, fewer than two sizes.
+    Fitted are α and the bandwidth of each kind of links. If the fabric has times of kernels, which do not
+    reach the nominal bandwidth of links, these are fitted instead, and ``flow_bandwidth`` for alpha-beta.
+    ``algorithms`` allows only some of `NCCL_ALGORITHMS`, as ``NCCL_ALGO`` does. `InputError`: a photonic
+    fabric, more ranks than GPUs, an algorithm that NCCL or the fabric lacks, fewer than two sizes.
     """
     if isinstance(fabric, PhotonicFabric):
         raise InputError(f"fabric: photonic {fabric.name} given; allowed: electrical ones")
     sizes = {row.bytes for table in tables for row in table.rows}
     ensure(len(sizes) >= 2, "nccl-tests", f"{len(sizes)} size given", "two sizes or more")
-    groups = [("alpha",), *((name,) for name in _numbers(fabric) if name.startswith("links."))]
     rate = max(link.bandwidth for link in fabric.links) if fabric.kernels else None
-    groups = [("alpha",), ("flow_bandwidth",)] if rate else groups
-    fitted = replace(fabric, **_COPIES | {"flow_bandwidth": rate, "alpha": fabric.alpha or 1e-6})
+    fitted = replace(fabric, **_COPIES, flow_bandwidth=rate, alpha=fabric.alpha or 1e-6)
+    groups = [
+        ("alpha",),
+        *((key,) for key in _numbers(fitted) if key.startswith("flow" if rate else "links")),
+    ]
     facts: dict[str, Any] = {"fabric": name or f"{fabric.name} calibrated", "compared": {}, "error": {}}
     for model in dict.fromkeys(["alpha-beta", *(model_for(fabric, table.ranks) for table in tables)]):
         rows = [row for table in tables for row in _rows(fitted, table, model, algorithms)]
-        kernels = [tuple(f"kernels.{name}" for name in group) for group in _KERNELS]
-        fitted = _fitted(fitted, rows, kernels if model == "kernel" else groups)
+        fitted = _fitted(fitted, rows, _KERNELS if model == "kernel" else groups)
         facts["compared"][model] = compared = [_compared(fitted, row) for row in rows]
         errors = [abs(each["ratio"] - 1) for each in compared]
         facts["error"][model] = {"median": float(np.median(errors)), "worst": max(errors)}
@@ -106,35 +104,30 @@ def _numbers(fabric: Fabric) -> dict[str, float]:
     return numbers | {f"kernels.{key}": value for key, value in kernels.items()}
 
 
-def _is_rate(name: str) -> bool:
-    return name.startswith("links.") or name.endswith(("bandwidth", "memory"))
-
-
-def _with_numbers(fabric: Fabric, numbers: dict[str, float]) -> Fabric:
-    """Return the fabric with other `_numbers`; bandwidths of a kind of links keep their ratios."""
-    factors = {name: numbers[name] / value for name, value in _numbers(fabric).items() if value}
-    links = tuple(replace(x, bandwidth=x.bandwidth * factors[f"links.{x.kind}"]) for x in fabric.links)
-    kernels = fabric.kernels and KernelTimes(
-        **{key: numbers[f"kernels.{key}"] for key in vars(fabric.kernels)}
-    )
-    flow = numbers.get("flow_bandwidth")
-    return replace(fabric, alpha=numbers["alpha"], links=links, kernels=kernels, flow_bandwidth=flow)
-
-
-def _scaled(fabric: Fabric, groups: Sequence[tuple[str, ...]], factors: np.ndarray) -> Fabric:
+def _scaled(
+    fabric: Fabric, groups: Sequence[tuple[str, ...]], factors: np.ndarray, digits: int = 17
+) -> Fabric:
     """Return the fabric with the times of each group multiplied, and rates divided, by its factor."""
-    numbers = _numbers(fabric)
-    for group, factor in zip(groups, factors.tolist(), strict=True):
-        numbers |= {name: numbers[name] * (1 / factor if _is_rate(name) else factor) for name in group}
-    return _with_numbers(fabric, numbers)
+    by_name = {name: factor for group, factor in zip(groups, factors, strict=True) for name in group}
+
+    def scaled(name: str, value: float) -> float:
+        rate = name.startswith("links") or name.endswith(("bandwidth", "memory"))
+        factor = by_name.get(name, 1.0)
+        return float(f"{value / factor if rate else value * factor:.{digits}g}")
+
+    links = (replace(x, bandwidth=scaled(f"links.{x.kind}", x.bandwidth)) for x in fabric.links)
+    numbers: dict[str, Any] = {"alpha": scaled("alpha", fabric.alpha), "links": tuple(links)}
+    if fabric.kernels is not None:
+        times = {key: scaled(f"kernels.{key}", value) for key, value in vars(fabric.kernels).items()}
+        flow = scaled("flow_bandwidth", fabric.flow_bandwidth or 0.0)
+        numbers |= {"kernels": KernelTimes(**times), "flow_bandwidth": flow}
+    return replace(fabric, **numbers)
 
 
 def _rows(fabric: Fabric, table: NcclTestsTable, model: str, algorithms: Sequence[str]) -> list[_Row]:
     """Return the rows of a table with the predictions for NCCL's algorithms."""
     possible = NCCL_ALGORITHMS[table.collective]
-    for each in algorithms:
-        if each not in possible:
-            raise InputError(f"algorithms: {not_one_of(each, possible)} (NCCL's for {table.collective})")
+    choices("algorithms", algorithms, possible)
     every = candidates_on(fabric, table.collective, range(table.ranks), pieces=_PIECES)
     wanted = [each for each in every.choices if each.algorithm in (algorithms or possible)]
     refusals = "; ".join(every.left_out[each] for each in algorithms if each in every.left_out)
@@ -145,8 +138,7 @@ def _rows(fabric: Fabric, table: NcclTestsTable, model: str, algorithms: Sequenc
             predictions[choice] = lambda size, on, schedule=schedule: cost(schedule, on, size, model).seconds
             continue
         for protocol in protocols_for(schedule):
-            plan = compile_plan(schedule, protocol)
-            key = replace(choice, protocol=protocol)
+            plan, key = compile_plan(schedule, protocol), replace(choice, protocol=protocol)
             predictions[key] = lambda size, on, plan=plan: plan_seconds(plan, on, size, table.graph)
     elements = pool.elements_of(table.ranks)
     return [_Row(table, row, row.bytes / elements, predictions) for row in table.rows]
@@ -154,11 +146,11 @@ def _rows(fabric: Fabric, table: NcclTestsTable, model: str, algorithms: Sequenc
 
 def _compared(fabric: Fabric, row: _Row) -> dict[str, Any]:
     """Return a measured time and the predicted time, in s, with bandwidths in B/s, and their ratio."""
-    (seconds, choice), collective, ranks = row.fastest(fabric), row.table.collective, row.table.ranks
-    measured = {key: value for key, value in vars(row.time).items() if key != "bytes"}
-    predicted = {"seconds": seconds, **operation_bandwidths(collective, ranks, row.time.bytes, seconds)}
-    facts = {"collective": collective, "ranks": ranks, "bytes": row.time.bytes, "algorithm": str(choice)}
-    return facts | {"measured": measured, "predicted": predicted, "ratio": seconds / row.time.seconds}
+    (seconds, choice), table, measured = row.fastest(fabric), row.table, row.time._asdict()
+    facts = {"collective": table.collective, "ranks": table.ranks, "bytes": measured.pop("bytes")}
+    rates = operation_bandwidths(table.collective, table.ranks, row.time.bytes, seconds)
+    facts |= {"algorithm": str(choice), "measured": measured, "predicted": {"seconds": seconds, **rates}}
+    return facts | {"ratio": seconds / row.time.seconds}
 
 
 def _fitted(fabric: Fabric, rows: Sequence[_Row], groups: Sequence[tuple[str, ...]]) -> Fabric:
@@ -167,64 +159,46 @@ def _fitted(fabric: Fabric, rows: Sequence[_Row], groups: Sequence[tuple[str, ..
     At a fixed algorithm times are linear in these factors, or piecewise linear for kernels.
     """
     measured, ones = np.array([row.time.seconds for row in rows]), np.ones(len(groups))
-    factors, best = ones, (np.inf, fabric)
+    factors, best = ones, (np.inf, ones)
     for _ in range(_TURNS):
         trial = _scaled(fabric, groups, factors)
-        seconds, choices = zip(*(row.fastest(trial) for row in rows), strict=True)
-        best = min(best, (float(np.abs(seconds / measured - 1).sum()), trial), key=lambda each: each[0])
+        seconds, chosen = zip(*(row.fastest(trial) for row in rows), strict=True)
+        best = min(best, (float(np.abs(seconds / measured - 1).sum()), factors), key=lambda each: each[0])
         columns = np.empty((len(rows), len(groups)))
         for k in range(len(groups)):
-            other = _scaled(fabric, groups, factors * np.where(np.arange(len(groups)) == k, 1.001, 1.0))
-            later = [
-                row.predictions[c](row.element_bytes, other) for row, c in zip(rows, choices, strict=True)
-            ]
+            other = _scaled(fabric, groups, factors * (1 + 1e-3 * (np.arange(len(groups)) == k)))
+            later = [r.predictions[c](r.element_bytes, other) for r, c in zip(rows, chosen, strict=True)]
             columns[:, k] = (np.array(later) - seconds) / (1e-3 * factors[k])
         rest = measured - (seconds - columns @ factors)
         last, factors = factors, np.maximum(robust_fit(columns, rest, measured, ones), 1e-3)
         if np.allclose(factors, last, rtol=1e-6):
             break
-    return _with_numbers(best[1], {name: float(f"{value:.4g}") for name, value in _numbers(best[1]).items()})
+    return _scaled(fabric, groups, best[1], digits=4)
 
 
 def show(facts: dict[str, Any]) -> list[Any]:
     """Return tables of compared times and of fitted numbers, and a line on the error of each cost model."""
     shown: list[Any] = []
-    columns = (
-        "<operation",
-        "size",
-        "measured",
-        "algbw GB/s",
-        "busbw",
-        "predicted",
-        "busbw",
-        "ratio",
-        "<algorithm",
-    )
+    numbers = "measured", "algbw GB/s", "busbw", "predicted", "busbw", "ratio"
+    columns = ("<operation", "size", *numbers, "<algorithm")
     caption = "predicted by the fastest of NCCL's algorithms; ratio: predicted over measured time"
     for model, compared in facts["compared"].items():
         rows = []
         for each in compared:
-            measured, predicted = each["measured"], each["predicted"]
-            rates = (
-                f"{rate * 1e-9:.3g}" for rate in (measured["algbw"], measured["busbw"], predicted["busbw"])
-            )
-            algbw, *busbw = rates
-            cells = (
-                time_words(measured["seconds"]),
-                algbw,
-                busbw[0],
-                time_words(predicted["seconds"]),
-                busbw[1],
-            )
+            cells = []
+            for times, names in ((each["measured"], ("algbw", "busbw")), (each["predicted"], ("busbw",))):
+                cells += [time_words(times["seconds"]), *(f"{times[name] * 1e-9:.3g}" for name in names)]
             size = report.size_words(each["bytes"])
             rows.append((each["collective"], size, *cells, f"{each['ratio']:.2f}", each["algorithm"]))
         title, error = f"{facts['fabric']}, {model} model", facts["error"][model]
         shown.append(report.table(title, columns, rows, caption, plain=True))
         shown.append(
-            f"error: {100 * error['median']:.1f} % in the median, {100 * error['worst']:.0f} % at most"
+            "error: {median:.1%} in the median, {worst:.0%} at most".format(**error).replace("%", " %")
         )
     rows = []
     for name, each in facts["numbers"].items():
-        words = (lambda value: f"{value * 1e-9:.4g} GB/s") if _is_rate(name) else time_words
+        words = (
+            time_words if max(each.values(), key=lambda x: x or 0) < 1e3 else lambda x: f"{x * 1e-9:.4g} GB/s"
+        )
         rows.append((name, *("-" if value is None else words(value) for value in each.values())))
     return [*shown, report.table("fitted", ("<number", "before", "after"), rows, plain=True)]

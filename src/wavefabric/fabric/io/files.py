@@ -69,7 +69,7 @@ def format_of(text: str) -> str:
         r"^=+ .* between two GPUs =+$|^LINK TYPE TABLE:|^=+ ROCm System Management", text, re.MULTILINE
     ):
         return "rocm-smi"
-    if re.search(r"^\s*npus_count\s*:|^\s*topology\s*:|\"topologies-per-dim\"\s*:", text, re.MULTILINE):
+    if re.search(r"^[ \t]*(npus_count|topology)[ \t]*:|\"topologies-per-dim\"\s*:", text, re.MULTILINE):
         return "astra-sim"
     return "nvidia-smi" if "GPU0" in text and "=" not in text.split("GPU0", 1)[0] else "toml"
 

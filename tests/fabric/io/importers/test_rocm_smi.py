@@ -93,6 +93,7 @@ def test_files_are_fabrics(file):
         (table("Link Type", [["0", "NVL"], ["NVL", "0"]]), '"NVL" from GPU0 to GPU1'),
         (table("Link Type", [["0", "XGMI"], ["XGMI"]]), "row .*GPU1 XGMI.* of link type; allowed: rows of 2"),
         (table("Link Type", [["0", "XGMI"], ["XGMI", "0"]]).rsplit("\n", 1)[0], "equal ones"),
+        ("LINK TYPE TABLE:\n a b\n", "tables of .0. GPUs; allowed: equal ones of 1 to 4096"),
         (table("Weight", [["0", "x"], ["15", "0"]]), "row .*GPU0 0 x.* of weight"),
         (table("Weight", [["0"]]) + "\n" + table("Link Type", [["0", "XGMI"], ["XGMI", "0"]]), "equal ones"),
     ],

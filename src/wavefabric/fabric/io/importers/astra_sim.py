@@ -3,10 +3,11 @@
 import math
 import re
 from collections.abc import Iterator
+from functools import partial
 from itertools import pairwise, permutations
 from typing import Any
 
-from wavefabric.base.errors import InputError, choice, ensure
+from wavefabric.base.errors import InputError, choices, ensure
 from wavefabric.base.files.input import parse_json
 from wavefabric.base.units import show
 from wavefabric.collectives.sizes import MOST_RANKS
@@ -18,6 +19,7 @@ _YAML = ("topology", "npus_count", "bandwidth", "latency")
 _JSON = ("topologies-per-dim", "units-count", "link-bandwidth", "link-latency")
 #: Shapes of a dimension, with the number of GPUs or switches that a GPU of n is linked to.
 _PEERS = {"Ring": lambda n: min(2, n - 1), "FullyConnected": lambda n: n - 1, "Switch": lambda n: 1}
+_NUMBER = r"\d+(\.\d*)?([eE][+-]?\d{1,2})?"
 _LINE = re.compile(r"([\w-]+)\s*:\s*\[([^\[\]]*)\]")
 
 
@@ -34,32 +36,30 @@ def read_astra_sim(text: str, *, name: str = "astra-sim") -> Fabric:
     """
     old = text.lstrip().startswith("{")
     keys, content = (_JSON, parse_json(text, "astra-sim")) if old else (_YAML, _yaml(text))
-    shapes = _list(content, keys[0], 0)
-    for shape in shapes:
-        choice(f"astra-sim: {keys[0]}", str(shape), _PEERS)
-    sizes = [int(n) for n in _numbers(content, keys[1], len(shapes), 2, MOST_RANKS)]
-    ensure(math.prod(sizes) <= MOST_RANKS, f"astra-sim: {keys[1]}", f"{sizes} given", f"{MOST_RANKS} in all")
-    rates = _numbers(content, keys[2], len(shapes), 1e-6, 1e9)
-    times = _numbers(content, keys[3], len(shapes), 0, 1e12)
+    content = content if isinstance(content, dict) else {}
+    shapes = [str(each) for each in _values(content, keys[0], 0)]
+    choices(f"astra-sim: {keys[0]}", shapes, _PEERS)
+    read = partial(_numbers, content, length=len(shapes))
+    sizes = [int(n) for n in read(keys[1], 2, MOST_RANKS)]
+    rates, times = read(keys[2], 1e-6, 1e9), read(keys[3], 0, 1e12)
     peers = [_PEERS[shape](n) for shape, n in zip(shapes, sizes, strict=True)]
-    if old:
-        counts = _numbers(content, "links-count", len(shapes), 1, 1e6, peers)
-        rates = [rate * count / peer for rate, count, peer in zip(rates, counts, peers, strict=True)]
-        for key in ("nic-latency", "router-latency"):
-            more = _numbers(content, key, len(shapes), 0, 1e12, [0] * len(shapes))
-            times = [a + b for a, b in zip(times, more, strict=True)]
     total = math.prod(sizes) * sum(peers)
+    ensure(math.prod(sizes) <= MOST_RANKS, f"astra-sim: {keys[1]}", f"{sizes} given", f"{MOST_RANKS} in all")
     ensure(total <= MOST_LINKS // 2, "astra-sim", f"{total} links", f"up to {MOST_LINKS // 2}")
+    if old:
+        counts = read("links-count", 1, 1e6, default=peers)
+        more = (read(f"{name}-latency", 0, 1e12, default=[0] * len(shapes)) for name in ("nic", "router"))
+        rates = [rate * count / peer for rate, count, peer in zip(rates, counts, peers, strict=True)]
+        times = [sum(each) for each in zip(times, *more, strict=True)]
     links = []
     for d, (shape, rate, time) in enumerate(zip(shapes, rates, times, strict=True)):
         kind = "wire" if len(shapes) == 1 else "network" if d == len(shapes) - 1 else f"dimension {d}"
         values = rate * (1e9 if old else 2.0**30), time * 1e-9, kind
         links += [Link(a, b, *values) for a, b in _ends(shape, sizes, d)]
-    switches = dict.fromkeys(end for x in links for end in (x.source, x.target) if end.startswith("switch"))
     return Fabric(
         name=name,
         gpus=tuple(f"GPU{r}" for r in range(math.prod(sizes))),
-        switches=tuple(switches),
+        switches=tuple(dict.fromkeys(link.target for link in links if link.target.startswith("switch"))),
         links=tuple(links),
         alpha=0.0,
         forwards=len(shapes) > 1 or "Ring" in shapes,
@@ -95,21 +95,20 @@ def _yaml(text: str) -> dict[str, Any]:
     return content
 
 
-def _list(content: Any, key: str, length: int) -> list[Any]:
-    values = content.get(key) if isinstance(content, dict) else None
+def _values(content: dict[str, Any], key: str, length: int, default: list | None = None) -> list[Any]:
+    values = content.get(key, default)
     good = isinstance(values, list) and len(values) == (length or len(values)) > 0
     ensure(good, f"astra-sim: {key}", f"{show(values)} given", "a list with a value for each dimension")
     return list(values or ())
 
 
 def _numbers(
-    content: dict[str, Any], key: str, length: int, least: float, most: float, default: list | None = None
+    content: dict[str, Any], key: str, least: float, most: float, length: int, default: list | None = None
 ) -> list[float]:
     """Return the numbers of a list; sizes and counts, which begin at 1 or 2, are whole."""
-    values = default if default is not None and key not in content else _list(content, key, length)
+    form, words = (r"\d{1,9}", "whole numbers") if least in (1, 2) else (_NUMBER, "numbers")
+    values = _values(content, key, length, default)
     for value in values:
-        right = re.fullmatch(r"\d+(\.\d*)?([eE][+-]?\d{1,2})?", str(value)) and least <= float(value) <= most
-        right = right and (least not in (1, 2) or float(value).is_integer())
-        words = "whole numbers" if least in (1, 2) else "numbers"
+        right = re.fullmatch(form, str(value)) and least <= float(value) <= most
         ensure(right, f"astra-sim: {key}", f"{show(value)} given", f"{words} from {least:g} to {most:g}")
     return [float(value) for value in values]

@@ -99,7 +99,6 @@ def _tables(text: str) -> tuple[dict[str, list[list[str]]], dict[int, int]]:
             rows.append(words[1:])
             title = "" if len(rows) == len(columns) else title
     sizes = {size for rows in tables.values() for size in (len(rows), *map(len, rows))}
-    ensure(
-        len(sizes) < 2 and max(sizes, default=0) <= MOST_RANKS, _WHAT, f"tables of {sizes} GPUs", "equal ones"
-    )
+    right = len(sizes) < 2 and 0 < max(sizes, default=1) <= MOST_RANKS
+    ensure(right, _WHAT, f"tables of {sorted(sizes)[:2]} GPUs", f"equal ones of 1 to {MOST_RANKS}")
     return tables, numa
