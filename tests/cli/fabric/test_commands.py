@@ -234,6 +234,15 @@ def test_a_fabric_that_does_not_fit_is_not_written(command, tmp_path, monkeypatc
     assert (code, err) == (2, "wavefabric: error: --residual: 0.0 given; allowed: percent above 0\n")
 
 
+def test_tables_of_rocm_smi(command):
+    file = str(DATA / "fabric" / "rocm-two.txt")
+    assert told(command, "show", file)["links"][0]["bandwidth"] == 24e9
+    assert told(command, "show", file, "--gcn", "gfx942")["links"][0]["bandwidth"] == 48e9
+    code, _, err = command("fabric", "show", "dgx-1", "--gcn", "gfx942")
+    assert (code, err.count("\n")) == (2, 1)
+    assert "--gcn: gfx942 given with dgx-1; allowed: with a table of rocm-smi or amd-smi" in err
+
+
 def test_calibrate_as_the_page_says(command, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "all_reduce.txt").write_text((DATA / "nccl_tests" / "h100-azure.txt").read_text())

@@ -43,19 +43,11 @@ class ImportOptions:
 
     def fabric(self) -> AnyFabric:
         """Load the fabric by its name, or from a file whose content determines the format."""
-        path, kind, text = (
-            self.import_nccl or self.import_smi,
-            "xml" if self.import_nccl else "nvidia-smi",
-            "",
-        )
-        if self.name is not None:
-            path, kind = Path(self.name), "toml"
-        if path is not None and (self.name is None or path.is_file()):
-            text = read_text(
-                path, "fabric" if self.name else f"--import-{'nccl' if kind == 'xml' else 'smi'}"
-            )
-            with naming(path):
-                kind = format_of(text) if self.name else kind
+        nccl = self.import_nccl is not None
+        path = Path(str(self.name or self.import_nccl or self.import_smi))
+        flag = "fabric" if self.name else "--import-nccl" if nccl else "--import-smi"
+        text = read_text(path, flag) if self.name is None or path.is_file() else ""
+        kind = format_of(text) if self.name else "xml" if nccl else "nvidia-smi"
         formats = IMPORTERS[kind][1] if kind in IMPORTERS else ()
         numbers = {key: value for key, value in changed(self, *_FORMATS).items() if key not in formats}
         if kind == "xml" and self.nvlinks is None:
@@ -64,7 +56,7 @@ class ImportOptions:
             refuse({key: value}, f"with {path}", _FORMATS[key])
         if kind not in IMPORTERS:
             return load_fabric(str(self.name))
-        with naming(str(path)):
+        with naming(path):
             return import_fabric(text, kind, nvlinks=self.nvlinks, sm=self.sm, gcn=self.gcn)
 
 

@@ -93,7 +93,7 @@ def test_files_are_fabrics(file):
         (table("Link Type", [["0", "NVL"], ["NVL", "0"]]), '"NVL" from GPU0 to GPU1'),
         (table("Link Type", [["0", "XGMI"], ["XGMI"]]), "row .*GPU1 XGMI.* of link type; allowed: rows of 2"),
         (table("Link Type", [["0", "XGMI"], ["XGMI", "0"]]).rsplit("\n", 1)[0], "equal ones"),
-        ("LINK TYPE TABLE:\n a b\n", "tables of .0. GPUs; allowed: equal ones of 1 to 4096"),
+        ("LINK TYPE TABLE:\n a b\n", "tables of .0. GPUs; allowed: equal ones of 1 to 512"),
         (table("Weight", [["0", "x"], ["15", "0"]]), "row .*GPU0 0 x.* of weight"),
         (table("Weight", [["0"]]) + "\n" + table("Link Type", [["0", "XGMI"], ["XGMI", "0"]]), "equal ones"),
     ],
@@ -102,3 +102,8 @@ def test_refusals(text, words):
     with pytest.raises(InputError, match=words) as error:
         read_rocm_topo(text)
     assert "\n" not in str(error.value)
+
+
+def test_an_architecture_is_checked():
+    with pytest.raises(InputError, match='gcn: "mi300" given; allowed: .* such as gfx942'):
+        read_rocm_topo((DATA / "rocm-two.txt").read_text(), gcn="mi300")

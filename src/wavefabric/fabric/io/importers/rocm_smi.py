@@ -3,9 +3,8 @@
 import re
 from itertools import combinations, permutations
 
-from wavefabric.base.errors import ensure
+from wavefabric.base.errors import InputError, ensure
 from wavefabric.base.units import show
-from wavefabric.collectives.sizes import MOST_RANKS
 from wavefabric.fabric.electrical.fabric import Fabric, Link
 from wavefabric.fabric.electrical.static_routes import check_connected
 from wavefabric.fabric.io.importers import bandwidths
@@ -19,7 +18,7 @@ _ENTRY = {
     "numa bw": r"\d{1,9}-\d{1,9}|N/A",
 }
 _NUMA = re.compile(r"GPU\[(\d{1,4})\]\s*: \(Topology\) Numa Node: (\d{1,4})$")
-_WHAT = "rocm topology"
+_WHAT, _MOST = "rocm topology", 512
 
 
 def read_rocm_topo(text: str, *, name: str = "rocm-smi", gcn: str | None = None) -> Fabric:
@@ -34,18 +33,21 @@ def read_rocm_topo(text: str, *, name: str = "rocm-smi", gcn: str | None = None)
     for MI300 (gfx942), GPUs that are joined indirectly for MI200 (gfx90a), others for MI100 (gfx908). PCIe
     x16 is 5.0 for gfx94 and gfx95, else 4.0. `InputError`, in one line: entries or tables that do not fit.
     """
+    known = gcn is None or re.fullmatch(r"gfx[0-9a-f]{3,5}", gcn)
+    ensure(known, "gcn", f"{show(gcn)} given", "an architecture of AMD's GPUs, such as gfx942")
     tables, numa = _tables(text)
     allowed = "the output of rocm-smi --showtopo or amd-smi topology"
     ensure("link type" in tables, _WHAT, "no table of link types", allowed)
     types, gpus = tables["link type"], len(tables["link type"])
     pairs = list(permutations(range(gpus), 2))
     for a, b in pairs:
-        actual = f"{show(types[a][b])} from GPU{a} to GPU{b}, {show(types[b][a])} back"
-        good = types[a][b] == types[b][a] in ("XGMI", "PCIE")
-        ensure(good, _WHAT, actual, "XGMI or PCIE, the same both ways")
+        if types[a][b] != types[b][a] or types[a][b] not in ("XGMI", "PCIE"):
+            actual = f"{show(types[a][b])} from GPU{a} to GPU{b}, {show(types[b][a])} back"
+            raise InputError(f"{_WHAT}: {actual}; allowed: XGMI or PCIE, the same both ways")
     joined = [(a, b) for a, b in pairs if types[a][b] == "XGMI"]
-    weights = {pair: int(tables["weight"][pair[0]][pair[1]]) if "weight" in tables else 0 for pair in joined}
-    direct = [pair for pair in joined if weights[pair] == min(weights.values())]
+    weights = {(a, b): int(tables["weight"][a][b]) if "weight" in tables else 0 for a, b in joined}
+    least = min(weights.values(), default=0)
+    direct = [pair for pair in joined if weights[pair] == least]
     alike = gpus >= 8 and len(direct) == len(pairs)
     kind = gcn or ("gfx942" if alike else "gfx90a" if len(direct) < len(joined) else "gfx908")
     shown = {(a, b): tables["numa bw"][a][b].rpartition("-")[2] for a, b in direct if "numa bw" in tables}
@@ -90,15 +92,13 @@ def _tables(text: str) -> tuple[dict[str, list[list[str]]], dict[int, int]]:
             if not columns:
                 columns, tables[title] = words, []
                 continue
-            rows = tables[title]
+            rows, allowed = tables[title], f"rows of {len(columns)} entries, a GPU each"
             right = len(columns) == len(words) - 1 and words[0] == columns[len(rows)]
             right = right and all(re.fullmatch(_ENTRY[title], word) for word in words[1:])
-            ensure(
-                right, _WHAT, f"row {show(line)} of {title}", f"rows of {len(columns)} entries, a GPU each"
-            )
+            ensure(right, _WHAT, f"row {show(line)} of {title}", allowed)
             rows.append(words[1:])
             title = "" if len(rows) == len(columns) else title
     sizes = {size for rows in tables.values() for size in (len(rows), *map(len, rows))}
-    right = len(sizes) < 2 and 0 < max(sizes, default=1) <= MOST_RANKS
-    ensure(right, _WHAT, f"tables of {sorted(sizes)[:2]} GPUs", f"equal ones of 1 to {MOST_RANKS}")
+    right = len(sizes) < 2 and 0 < max(sizes, default=1) <= _MOST
+    ensure(right, _WHAT, f"tables of {sorted(sizes)[:2]} GPUs", f"equal ones of 1 to {_MOST}")
     return tables, numa
