@@ -105,5 +105,5 @@ def test_refusals(text, words):
 
 
 def test_an_architecture_is_checked():
-    with pytest.raises(InputError, match='gcn: "mi300" given; allowed: .* such as gfx942'):
+    with pytest.raises(InputError, match=r'gcn: "mi300" given; allowed: .* such as gfx942'):
         read_rocm_topo((DATA / "rocm-two.txt").read_text(), gcn="mi300")
