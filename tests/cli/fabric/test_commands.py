@@ -243,6 +243,7 @@ def test_tables_of_rocm_smi(command):
     assert "--gcn: gfx942 given with dgx-1; allowed: with a table of rocm-smi or amd-smi" in err
 
 
+@pytest.mark.slow
 def test_calibrate_as_the_page_says(command, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "all_reduce.txt").write_text((DATA / "nccl_tests" / "h100-azure.txt").read_text())

@@ -41,7 +41,7 @@ def printed(fabric, collective="all-reduce", ranks=8, algorithms=(), grid=None):
 
 
 @settings(max_examples=5)
-@given(st.sampled_from(["switch:8", "dgx-a100", "ring:8"]), st.floats(0.2, 20), st.floats(0.3, 2))
+@given(st.sampled_from(["switch:8", "dgx-a100", "ring:8"]), st.floats(0.05, 100), st.floats(0.1, 10))
 def test_alpha_and_bandwidth_are_recovered(name, slower, faster):
     start = load(name)
     links = tuple(replace(link, bandwidth=link.bandwidth * faster) for link in start.links)
@@ -75,6 +75,17 @@ def test_each_kind_of_links_has_its_own_bandwidth():
         50e9, rel=0.01
     )  # of the rails: adapters have half
     assert numbers["links.nvlink"]["after"] == pytest.approx(360e9, rel=0.01)
+
+
+@pytest.mark.slow
+def test_kinds_of_links_keep_their_ratio_where_one_limits():
+    start = load("nodes:2x4")
+    links = tuple(replace(link, bandwidth=10 * link.bandwidth) for link in start.links)
+    true = replace(start, alpha=70e-6, links=links)
+    fitted, _ = calibrate(start, printed(true, grid=(2, 4)))
+    assert fitted.alpha == pytest.approx(70e-6, rel=0.01)
+    for link, expected in zip(fitted.links, links, strict=True):
+        assert link.bandwidth == pytest.approx(expected.bandwidth, rel=0.01)
 
 
 def test_times_of_kernels_are_recovered():

@@ -76,14 +76,14 @@ def calibrate(
     ensure(len(sizes) >= 2, "nccl-tests", f"{len(sizes)} size given", "two sizes or more")
     rate = max(link.bandwidth for link in fabric.links) if fabric.kernels else None
     fitted = replace(fabric, **_COPIES, flow_bandwidth=rate, alpha=fabric.alpha or 1e-6)
-    groups = [
-        ("alpha",),
-        *((key,) for key in _numbers(fitted) if key.startswith("flow" if rate else "links")),
-    ]
+    names = [key for key in _numbers(fitted) if key.startswith("flow" if rate else "links")]
+    # All links by one factor first: else another kind than before may come out as the one that limits.
+    links = dict.fromkeys(((("alpha",), tuple(names)), (("alpha",), *((name,) for name in names))))
     facts: dict[str, Any] = {"fabric": name or f"{fabric.name} calibrated", "compared": {}, "error": {}}
     for model in dict.fromkeys(["alpha-beta", *(model_for(fabric, table.ranks) for table in tables)]):
         rows = [row for table in tables for row in _rows(fitted, table, model, algorithms)]
-        fitted = _fitted(fitted, rows, _KERNELS if model == "kernel" else groups)
+        for groups in (tuple(_KERNELS),) if model == "kernel" else links:
+            fitted = _fitted(fitted, rows, groups)
         facts["compared"][model] = compared = [_compared(fitted, row) for row in rows]
         errors = [abs(each["ratio"] - 1) for each in compared]
         facts["error"][model] = {"median": float(np.median(errors)), "worst": max(errors)}
@@ -170,7 +170,7 @@ def _fitted(fabric: Fabric, rows: Sequence[_Row], groups: Sequence[tuple[str, ..
             later = [r.predictions[c](r.element_bytes, other) for r, c in zip(rows, chosen, strict=True)]
             columns[:, k] = (np.array(later) - seconds) / (1e-3 * factors[k])
         rest = measured - (seconds - columns @ factors)
-        last, factors = factors, np.maximum(robust_fit(columns, rest, measured, ones), 1e-3)
+        last, factors = factors, np.maximum(robust_fit(columns, rest, measured, factors), 1e-3)
         if np.allclose(factors, last, rtol=1e-6):
             break
     return _scaled(fabric, groups, best[1], digits=4)
