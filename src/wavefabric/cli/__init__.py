@@ -38,13 +38,13 @@ _COMMANDS = {
 _GROUPS = {
     "bench": "Benchmarks: what steps and exchanges cost on this machine.",
     "collective": "Schedules of collective operations: make, verify, cost, draw, export and run them.",
-    "fabric": "Fabrics between GPUs: show, import, route and measure them.",
+    "fabric": "Fabrics between GPUs: show, import, route, measure and calibrate them.",
     "train": "Training of a model on a fabric: how long an iteration takes.",
 }
 #: Commands of groups; each is a module of that name.
 _MEMBERS = {
     "collective": ("make", "verify", "cost", "compile", "draw", "export", "run", "tune"),
-    "fabric": ("show", "routes", "measure"),
+    "fabric": ("show", "routes", "measure", "calibrate"),
 }
 #: Commands that all ranks execute, not only rank 0.
 _ALL_RANKS = ("run", "sweep", "kwave", "transcranial", "info", "tune", "measure")

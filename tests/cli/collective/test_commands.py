@@ -698,10 +698,44 @@ def test_costs_refuse_what_has_no_use(command, tmp_path, words, message):
     assert err.count("\n") == 1
 
 
-@pytest.mark.parametrize("file", ["nccl-nvswitch.xml", "nccl-cube-mesh.xml", "smi-cube-mesh.txt"])
-def test_topologies_of_nccl_and_nvidia_smi_are_fabrics(command, file):
+def test_times_of_nccl_tests_beside_the_prediction(command):
+    table = DATA.parent / "nccl_tests" / "h100-azure.txt"
+    words = "all-reduce", "--fabric", "hgx-h100", "--nccl-tests", table
+    rows = told(command, "cost", "ring", *words)["costs"]
+    assert (len(rows), rows[-1]["bytes"]) == (24, 8 << 30)
+    measured = rows[-1]["measured"]
+    assert (measured["bytes"], measured["busbw"]) == (8 << 30, 478.87e9)
+    assert measured["ratio"] == pytest.approx(rows[-1]["seconds"] / measured["seconds"])
+    assert measured["ratio"] == pytest.approx(measured["busbw"] / rows[-1]["busbw"], rel=1e-3)
+    (row,) = told(command, "cost", "ring", *words, "--bytes", "24")["costs"]
+    assert "measured" not in row
+    both = told(
+        command, "cost", *words[:1], "--algorithms", "optimal,ring", "--fabric", "dgx-a100", *words[3:]
+    )["costs"]
+    assert [each["algorithm"] for each in both] == ["ring"] * 24 + ["optimal"] * 24
+    assert all(each["measured"]["bytes"] == each["bytes"] for each in both)
+    for more, message in (
+        (["--ranks", "4"], "holds all-reduce of 8 ranks; allowed: all-reduce of 4 ranks, as costed"),
+        (["--nccl-tests", "nothing.txt"], "nccl-tests: nothing.txt"),
+    ):
+        code, out, err = command("collective", "cost", "ring", *words, *more)
+        assert (code, out, err.count("\n")) == (2, "", 1)
+        assert message in err
+
+
+@pytest.mark.parametrize(
+    "file",
+    ["nccl-nvswitch.xml", "nccl-cube-mesh.xml", "smi-cube-mesh.txt", "rocm-two.txt", "amd-smi-mi300x.txt"],
+)
+def test_topologies_of_other_programs_are_fabrics(command, file):
     path = DATA / file
     row = told(command, "cost", "ring", "all-gather", "--fabric", path, "--bytes", "1M")["costs"][0]
+    assert row["seconds"] >= row["bound"]["seconds"] > 0
+
+
+@pytest.mark.parametrize("file", ["astra-hgx-h100.yml", "astra-hierarchical.json"])
+def test_networks_of_astra_sim_are_fabrics(command, file):
+    row = told(command, "cost", "ring", "all-gather", "--fabric", DATA / file, "--bytes", "1M")["costs"][0]
     assert row["seconds"] > row["bound"]["seconds"] > 0
 
 

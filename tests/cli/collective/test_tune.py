@@ -21,8 +21,8 @@ def test_a_table_a_file_and_a_picture(command, tmp_path):
     assert (code, err) == (0, "")
     lines = [" ".join(line.split()) for line in out.splitlines()]
     assert lines[0] == "all-reduce, 8 ranks, dgx-1"
-    assert "4 KiB squares, 4x2 1.73 µs recursive, radix 8 3.6 %" in lines
-    assert "4 MiB hierarchical, 2x4, radix 2 129 µs recursive, radix 4 65 %" in lines
+    assert "4 KiB squares, 4x2 1.73 µs 2.37 4.15 recursive, radix 8 3.6 %" in lines
+    assert "4 MiB hierarchical, 2x4, radix 2 129 µs 32.6 57.1 recursive, radix 4 65 %" in lines
     assert lines[-2:] == ["wrote mine.json", "wrote mine.png"]
     assert sorted(os.listdir(tmp_path)) == ["mine.json", "mine.png"]
     assert (tmp_path / "mine.png").read_bytes()[:4] == b"\x89PNG"
@@ -39,6 +39,12 @@ def test_json_has_what_the_file_has(command, tmp_path):
     assert (code, err) == (0, "")
     shown, written = json.loads(out), json.loads((tmp_path / "mine.json").read_text())
     notes = [f"left out: {name} ({why})" for name, why in written["left_out"].items()]
+    for table in shown["tables"]:
+        factor = {"all-reduce": 7 / 4, "all-gather": 7 / 8}[table["collective"]]
+        for size in table["sizes"]:
+            algbw = size["bytes"] / (size["predicted_us"] * 1e-6)
+            assert size.pop("algbw") == pytest.approx(algbw)
+            assert size.pop("busbw") == pytest.approx(algbw * factor)
     assert shown == written | {"notes": notes, "written": ["mine.json"]}
     assert [table["collective"] for table in written["tables"]] == ["all-reduce", "all-gather"]
     assert written["model"] == "flow"

@@ -2,6 +2,7 @@
 
 import json
 import re
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -11,6 +12,7 @@ from wavefabric.fabric import load, presets
 from wavefabric.fabric.electrical.families import EXAMPLES
 from wavefabric.fabric.io.files import to_toml
 
+DATA = Path(__file__).parents[2] / "data"
 NCCL = """<!-- two GPUs on one switch -->
 <system version="1">
   <cpu numaid="0" affinity="0000ffff" arch="x86_64" vendor="GenuineIntel" familyid="6" modelid="85">
@@ -230,3 +232,61 @@ def test_a_fabric_that_does_not_fit_is_not_written(command, tmp_path, monkeypatc
     assert load("m.toml").name == "ring:2"
     code, _, err = command(*words, "--force", "--residual", 0)
     assert (code, err) == (2, "wavefabric: error: --residual: 0.0 given; allowed: percent above 0\n")
+
+
+def test_tables_of_rocm_smi(command):
+    file = str(DATA / "fabric" / "rocm-two.txt")
+    assert told(command, "show", file)["links"][0]["bandwidth"] == 24e9
+    assert told(command, "show", file, "--gcn", "gfx942")["links"][0]["bandwidth"] == 48e9
+    code, _, err = command("fabric", "show", "dgx-1", "--gcn", "gfx942")
+    assert (code, err.count("\n")) == (2, 1)
+    assert "--gcn: gfx942 given with dgx-1; allowed: with a table of rocm-smi or amd-smi" in err
+
+
+@pytest.mark.slow
+def test_calibrate_as_the_page_says(command, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "all_reduce.txt").write_text((DATA / "nccl_tests" / "h100-azure.txt").read_text())
+    page = (DATA.parents[1] / "docs" / "fabric.md").read_text("utf-8")
+    blocks = re.findall(r"```\n(\$ wavefabric [^`]*--nccl-tests[^`]*)```", page)
+    assert len(blocks) == 2
+    for block in blocks:
+        line, _, expected = block.partition("\n")
+        code, out, err = command(*line.split()[2:])
+        assert (code, err) == (0, "")
+        lines = [each.split() for each in out.splitlines()]
+        for each in expected.splitlines():
+            assert each == "…" or each.split() in lines or set(each) <= {"─", " "}, each
+    assert load(tmp_path / "h100.toml").kernels.bandwidth < load("hgx-h100").kernels.bandwidth
+
+
+def test_calibrate_in_json(command, tmp_path):
+    table = str(DATA / "nccl_tests" / "h100-azure.txt")
+    file = tmp_path / "mine.toml"
+    facts = told(
+        command, "calibrate", "switch:8", "--nccl-tests", table, "--algorithms", "ring", "-o", str(file)
+    )
+    assert facts["fabric"] == load(file).name == "switch:8 calibrated"
+    row = facts["compared"]["alpha-beta"][-1]
+    assert (row["bytes"], row["algorithm"]) == (8 << 30, "ring")
+    assert row["measured"]["busbw"] == 478.87e9
+    assert row["ratio"] == pytest.approx(row["measured"]["busbw"] / row["predicted"]["busbw"], rel=1e-3)
+    (kind,) = {link.kind for link in load(file).links}
+    assert load(file).links[0].bandwidth == facts["numbers"][f"links.{kind}"]["after"]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["switch:8"], "--nccl-tests: none given; allowed: what all_reduce_perf"),
+        (["switch:4", "--nccl-tests", "{table}"], "ranks: 8 given; allowed: up to 4"),
+        (["switch:8", "--nccl-tests", "{table}", "--collective", "sum"], "--collective: .*sum.* given"),
+        (["switch:8", "--nccl-tests", "nothing.txt"], "nccl-tests: nothing.txt"),
+        (["lightpath:4x4", "--nccl-tests", "{table}"], "photonic"),
+    ],
+)
+def test_calibrate_refuses(command, words, message):
+    table = str(DATA / "nccl_tests" / "h100-azure.txt")
+    code, out, err = command("fabric", "calibrate", *(word.format(table=table) for word in words))
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert re.search(message, err)

@@ -183,3 +183,32 @@ def test_events_of_a_rank_follow_one_another(protocol):
     put = next(event for event in events if event.kind == "put")
     assert put.nbytes == 32e4
     assert "add and put" in {event.kind for event in events}
+
+
+def bus(name, algorithm, nbytes, ranks=8):
+    """The bus bandwidth of an all-reduce in GB/s, by the model that ``auto`` selects."""
+    done = cost(build(algorithm, "all-reduce", ranks, 8 * ranks), load(name), nbytes / (8 * ranks))
+    assert done.model == "kernel"
+    return 2 * (ranks - 1) / ranks * nbytes / done.seconds * 1e-9
+
+
+# Published: H100, NVLS 475 to 480 GB/s and ring 360 to 370 (NVIDIA/nccl-tests#212, #309; table 6 of
+# Azure/AI-benchmarking-guide, ND_H100_v5_results.md); NCCL takes NVLS from 2 MiB on (#309). B200, NVLS 830
+# (NVIDIA/nccl#1807).
+@pytest.mark.parametrize("name", ["hgx-h100", "hgx-h200", "hgx-b200"])
+def test_nvls_overtakes_the_ring_where_nccl_changes_to_it(name):
+    sizes = [2 << 20 << k for k in range(13)]
+    rates = [(bus(name, "nvls", size), bus(name, "ring", size)) for size in sizes]
+    assert all(nvls >= ring for nvls, ring in rates)
+    nvls, ring = zip(*rates[8:], strict=True)  # from 512 MiB on
+    if name == "hgx-b200":
+        assert nvls[-1] == pytest.approx(830, rel=0.01)
+    else:
+        assert all(rate == pytest.approx(477.5, rel=0.04) for rate in nvls)
+        assert all(rate == pytest.approx(365, rel=0.02) for rate in ring)
+
+
+def test_a_rack_of_gb200():
+    # github.com/coreweave/nccl-tests, README.md, GB200, single rack.
+    assert bus("gb200-nvl72", "nvls", 4 << 30, 72) == pytest.approx(839.16, rel=0.01)
+    assert load("gb200-nvl72").kernels.memory == load("hgx-b200").kernels.memory

@@ -52,13 +52,16 @@ def shown(result):
 def test_tables():
     lines = shown(search(predicted(), fabric="dgx-1", model="alpha-beta"))
     assert lines[0] == "all-reduce, 8 ranks, dgx-1"
-    assert lines[2] == "size fastest predicted second slower by"
-    assert lines[4:7] == [
-        "4 KiB direct 2 µs recursive, radix 8 25 %",
-        "16 KiB recursive, radix 8 4 µs ring 2 x",
-        "64 KiB recursive, radix 8 1 ms direct equal",
+    assert lines[2] == "size fastest predicted algbw busbw second slower by"
+    assert lines[4:7] == [  # busbw: 2 · 7/8 of algbw
+        "4 KiB direct 2 µs 2.05 3.58 recursive, radix 8 25 %",
+        "16 KiB recursive, radix 8 4 µs 4.1 7.17 ring 2 x",
+        "64 KiB recursive, radix 8 1 ms 0.0655 0.115 direct equal",
     ]
-    assert lines[8:] == ["3 candidates", "predicted: alpha-beta model on dgx-1"]
+    assert lines[8:] == [
+        "3 candidates; algbw, busbw of the fastest in GB/s",
+        "predicted: alpha-beta model on dgx-1",
+    ]
 
 
 def test_measured_tables_and_notes():
@@ -75,10 +78,12 @@ def test_measured_tables_and_notes():
     )
     lines = shown(result)
     assert lines[0] == "broadcast, 8 ranks, MPI"
-    assert lines[2] == "size fastest measured predicted second slower by"
-    assert lines[4] == "1 MiB tree, 4 pieces 70 µs 50 µs - -"
+    assert lines[2] == "size fastest measured predicted algbw busbw second slower by"
+    assert lines[4] == "1 MiB tree, 4 pieces 70 µs 50 µs 15 15 - -"  # measured, and 1 for a broadcast
+    (size,) = tune_report.facts(result)["tables"][0]["sizes"]
+    assert size["algbw"] == size["busbw"] == pytest.approx(2**20 / 70e-6)
     assert lines[6:] == [
-        "2 candidates",
+        "2 candidates; algbw, busbw of the fastest in GB/s",
         "measured: float32 on a processor",
         "predicted: flow model on mine",
         "measured are 1 of 2 times: of candidates predicted within 3 times the fastest",

@@ -15,7 +15,7 @@ from wavefabric.fabric.electrical import families
 from wavefabric.fabric.electrical.fabric import Fabric, Link, TransportTimes
 from wavefabric.fabric.electrical.static_routes import check_connected, resource_use
 from wavefabric.fabric.io import writing as file_text
-from wavefabric.fabric.io.files import format_of, from_toml, load, save, to_toml
+from wavefabric.fabric.io.files import from_toml, load, save, to_toml
 from wavefabric.fabric.io.importers.nccl_xml import read_nccl_xml
 from wavefabric.fabric.io.importers.nvidia_smi import read_topo
 from wavefabric.fabric.photonic.budget import budget
@@ -340,8 +340,3 @@ def test_other_formats_are_recognised_by_content(file, tmp_path):
     fabric = load(path)
     read = read_nccl_xml if file.endswith("xml") else read_topo
     assert fabric == read(source.read_text("utf-8"), name="mine")
-
-
-def test_a_table_of_rocm_smi_is_refused():
-    with pytest.raises(InputError, match="a table of rocm-smi given, which tells no rates; allowed: TOML"):
-        format_of("==== ROCm System Management Interface ====\n       GPU0   GPU1")

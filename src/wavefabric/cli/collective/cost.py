@@ -5,7 +5,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from wavefabric.base.errors import InputError, choice, not_one_of
+from wavefabric.base.errors import InputError, choice, ensure, not_one_of
 from wavefabric.cli.collective import algorithm as source
 from wavefabric.cli.collective.algorithm import AlgorithmOptions
 from wavefabric.cli.collective.facts import Costed, circuit_facts, in_order, rows_of, show_costs
@@ -16,12 +16,14 @@ from wavefabric.cli.common.parse import FACTOR_HELP, parse_sizes
 from wavefabric.cli.common.show import conclude
 from wavefabric.collectives.builders.messages import near_square
 from wavefabric.collectives.candidates import Candidates, Choice
+from wavefabric.collectives.conditions import kind
 from wavefabric.collectives.registry import ALGORITHMS, options_of, why_refused
 from wavefabric.collectives.synthesis.deadline import now
 from wavefabric.fabric import AnyFabric, PhotonicFabric
 from wavefabric.fabric.candidates import algorithm_grid, candidates_on
 from wavefabric.fabric.cost_models.cost import check_sizes, cost, model_for
 from wavefabric.fabric.draw.pictures import draw_costs
+from wavefabric.fabric.io.nccl_tests import NcclTestsTime, load_nccl_tests
 from wavefabric.fabric.photonic.link_budget import LinkBudget
 from wavefabric.fabric.rank_order import depends_on_pair
 
@@ -61,6 +63,9 @@ class CostOptions(source.ScheduleOptions):
     graph: bool = option(
         "kernel: calls as nodes of a CUDA graph, without the host's launch time.", default=False
     )
+    nccl_tests: Path | None = option(
+        "What nccl-tests or rccl-tests printed: show its times, of its sizes unless --bytes is given."
+    )
     rounds: bool = option("Show every round.", default=False)
     output: Path | None = option("Picture: time over size.", "--output", "-o", endings=PICTURES)
 
@@ -92,13 +97,17 @@ def command(algorithm: source.RankedAlgorithmOptions, circuit: CircuitOptions, o
         if words and algorithm.grid is None:
             grid = algorithm_grid(words[0], schedule.ranks, setting.fabric)
         chosen = {schedule.name: Costed(schedule, schedule.name, grid)}
+        times = _measured(options.nccl_tests, kind(schedule)[0], schedule.ranks)
     else:
         refuse(changed(circuit, "circuits"), "with --algorithms", "with one schedule")
         chosen = _compared(options.algorithms, words, algorithm, setting.fabric, left_out)
-        if words and _OPTIMAL in _listed(options.algorithms):
-            chosen[_OPTIMAL] = _optimal(words[0], algorithm, setting.fabric, bytes_each, options.model)
-    if options.bytes is None and (own := source.own_bytes(each.schedule for each in chosen.values())):
-        bytes_each = [own]
+        times = _measured(options.nccl_tests, str(words and words[0]), ranks)
+    bytes_each = sorted(times) if times and options.bytes is None else bytes_each
+    if options.algorithms and words and _OPTIMAL in _listed(options.algorithms):
+        chosen[_OPTIMAL] = _optimal(words[0], algorithm, setting.fabric, bytes_each, options.model)
+    own = None if times else source.own_bytes(each.schedule for each in chosen.values())
+    bytes_each = [own] if options.bytes is None and own else bytes_each
+    chosen = {name: replace(each, measured=times) for name, each in chosen.items()}
     costed = _all_costed(chosen, setting, bytes_each, options, left_out)
     written = []
     if options.output is not None:
@@ -112,6 +121,17 @@ def command(algorithm: source.RankedAlgorithmOptions, circuit: CircuitOptions, o
     lines = (f"left out: {name} ({why})" for name, why in left_out.items())
     facts = rows_of(costed, bytes_each, options.rounds) | ({"left_out": left_out} if left_out else {})
     conclude(options.as_json, facts, written, chain(shown, lines))
+
+
+def _measured(path: Path | None, collective: str, ranks: int) -> dict[int, NcclTestsTime]:
+    """Return the times of an operation in a file of nccl-tests by bytes of the array; {} without a file."""
+    if path is None:
+        return {}
+    tables = {(table.collective, table.ranks): table.rows for table in load_nccl_tests(path, collective)}
+    actual = ", ".join(f"{operation} of {count} ranks" for operation, count in tables)
+    allowed = f"{collective} of {ranks} ranks, as costed"
+    ensure((collective, ranks) in tables, "--nccl-tests", f"{path} holds {actual}", allowed)
+    return {row.bytes: row for row in tables[collective, ranks]}
 
 
 def _listed(text: str) -> list[str]:

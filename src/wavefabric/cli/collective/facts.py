@@ -20,6 +20,7 @@ from wavefabric.collectives.structure import sent_and_received
 from wavefabric.fabric import Cost
 from wavefabric.fabric.cost_models.bus_bandwidth import bandwidths
 from wavefabric.fabric.execution.report import size_words
+from wavefabric.fabric.io.nccl_tests import NcclTestsTime
 from wavefabric.fabric.photonic.budget import slowest_circuit
 from wavefabric.fabric.photonic.check import needs_wavelength_switches
 from wavefabric.fabric.photonic.circuit_plan import CircuitPlan
@@ -159,7 +160,8 @@ class Costed:
     ``grid`` is the grid of the fabric, if the algorithm uses it; ``order`` lists the GPU of each rank, None
     if rank r is GPU r; ``costs`` has one `Cost` per size; ``circuits`` are `circuit_facts`; ``choice`` is the
     candidate of ``--algorithms all`` or ``auto``, None if the user named the schedule; ``methods`` tells per
-    size what made the schedule of ``--algorithms optimal``, of which ``schedule`` is the largest size's.
+    size what made the schedule of ``--algorithms optimal``, of which ``schedule`` is the largest size's;
+    ``measured`` holds times of nccl-tests by bytes of the array.
     """
 
     schedule: Schedule
@@ -170,6 +172,7 @@ class Costed:
     circuits: dict[str, Any] = field(default_factory=dict)
     choice: Choice | None = None
     methods: tuple[str, ...] = ()
+    measured: dict[int, NcclTestsTime] = field(default_factory=dict)
 
 
 def in_order(costed: Iterable[Costed], size: int) -> list[Costed]:
@@ -206,6 +209,9 @@ def rows_of(costed: dict[str, Costed], sizes: list[int], rounds: bool) -> dict[s
                 **msccl_facts(each.schedule),
                 "best": cost is fastest,
             } | ({"method": each.methods[k]} if each.methods else {})
+            if size in each.measured:
+                measured = each.measured[size]
+                row["measured"] = measured._asdict() | {"ratio": cost.seconds / measured.seconds}
             if "msccl" in row:
                 row["not_counted"] = MSCCL_NOT_COUNTED
             if rounds:
@@ -267,10 +273,13 @@ def _costs_table(costed: dict[str, Costed], sizes: Sequence[int]) -> Table:
     many = len(costed) > 1
     any_cost = next(iter(costed.values())).costs[0]
     name = "compared" if many else next(iter(costed))
-    parts = _parts(any_cost) if any_cost.rounds else {}
+    measured = next(iter(costed.values())).measured
+    parts = _parts(any_cost) if any_cost.rounds and not measured else {}
     aided = any_cost.unaided is not None
-    limits = ("bound", "ratio", *("no switches", "ratio") * aided)
-    columns = ("size", *["|algorithm"] * many, "time", "busbw GB/s", *parts.values(), *limits, "<busiest")
+    more = (*parts.values(), "bound", "ratio", *("no switches", "ratio") * aided, "<busiest")
+    if measured:  # in place of the parts, bounds and bottlenecks: a table of both would be too wide
+        more = ("measured", "algbw GB/s", "busbw GB/s", "time/measured")
+    columns = ("size", *["|algorithm"] * many, "time", "busbw GB/s", *more)
     made = table(columns, title=f"{name} on {any_cost.fabric}, {any_cost.model} model")
     for k, size in enumerate(sizes):
         ranking = in_order(costed.values(), k)
@@ -281,11 +290,15 @@ def _costs_table(costed: dict[str, Costed], sizes: Sequence[int]) -> Table:
                 cells.append(f"{each.label} *" if best else each.label)
             cells += [time_words(cost.seconds), f"{_bandwidths(each, size, cost)[1] * 1e-9:.3g}"]
             cells += [time_words(sum(getattr(r, part) for r in cost.rounds)) for part in parts]
-            for least in (cost.bound, cost.unaided):
+            for least in () if measured else (cost.bound, cost.unaided):
                 if least is not None:
                     ratio = cost.ratio(least)
                     cells += [time_words(least.seconds), "-" if ratio is None else f"{ratio:.2f}"]
-            cells.append(cost.busiest)
+            if (row := each.measured.get(size)) is not None:
+                rates = (f"{rate * 1e-9:.3g}" for rate in (row.algbw, row.busbw))
+                cells += [time_words(row.seconds), *rates, f"{cost.seconds / row.seconds:.2f}"]
+            else:
+                cells += ["-" for _ in more] if measured else [cost.busiest]
             style = "bold" if many and best else ""
             made.add_row(*(Text(c, style=style) for c in cells), end_section=many and each is ranking[-1])
     return made

@@ -1,6 +1,5 @@
 """Implement `wavefabric collective tune`, which finds the fastest algorithm for each size."""
 
-import json
 import math
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from wavefabric.cli.common.parse import FACTOR_HELP, optional_sizes, parse_list
 from wavefabric.cli.common.progress import make_progress
 from wavefabric.cli.common.rank_session import MeasureOptions, start_ranks
 from wavefabric.cli.common.show import conclude
-from wavefabric.collectives.tuning import save_tuning, tuning_to_json
+from wavefabric.collectives.tuning import save_tuning
 from wavefabric.fabric.execution import tune_report
 from wavefabric.fabric.execution.run_schedule import fabric_of_ranks
 from wavefabric.fabric.execution.tune import WITHIN, TuningSearch, tune
@@ -125,5 +124,4 @@ def _conclude(result: TuningSearch, options: TuneOptions) -> None:
         written.append(save_tuning(options.output, result.tuning, options.force))
     if options.plot is not None:
         written.append(tune_report.plot(result, options.plot))
-    facts = json.loads(tuning_to_json(result.tuning)) | {"notes": tune_report.notes(result)}
-    conclude(options.as_json, facts, written, tune_report.table(result))
+    conclude(options.as_json, tune_report.facts(result), written, tune_report.table(result))

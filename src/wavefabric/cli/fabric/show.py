@@ -16,9 +16,8 @@ from wavefabric.fabric import save as save_fabric
 from wavefabric.fabric.bounds.bound import bound
 from wavefabric.fabric.draw.pictures import draw_fabric
 from wavefabric.fabric.electrical.families import EXAMPLES
-from wavefabric.fabric.io.files import format_of
-from wavefabric.fabric.io.importers.nccl_xml import LACKING, read_nccl_xml
-from wavefabric.fabric.io.importers.nvidia_smi import read_topo
+from wavefabric.fabric.io.files import IMPORTERS, format_of, import_fabric
+from wavefabric.fabric.io.importers.nccl_xml import LACKING
 
 
 @options("Import")
@@ -26,7 +25,8 @@ class ImportOptions:
     """Options of the fabric: its name or file, or a file of NCCL or nvidia-smi to import."""
 
     name: str | None = argument(
-        "A preset, a family with numbers, or a file: TOML, NCCL's XML, nvidia-smi topo -m.",
+        "A preset, a family with numbers, or a file: TOML, NCCL's XML, what nvidia-smi topo -m, "
+        "rocm-smi --showtopo or amd-smi topology prints, ASTRA-sim's network.",
         "NAME | FILE",
         default=None,
     )
@@ -39,30 +39,33 @@ class ImportOptions:
         allowed="compute capability times ten, such as 80 or 90",
     )
     nvlinks: int | None = option("NCCL: NVLinks of each GPU to NVSwitches, where the file names none.")
+    gcn: str | None = option("rocm-smi, amd-smi: architecture of the GPUs, such as gfx942, for bandwidths.")
 
     def fabric(self) -> AnyFabric:
         """Load the fabric by its name, or from a file whose content determines the format."""
-        name = self.name
-        nccl, smi = self.import_nccl, self.import_smi
-        if name is not None and Path(name).is_file():
-            with naming(name):
-                kind = format_of(read_text(Path(name), "fabric"))
-            nccl, smi = (Path(name) if kind == each else None for each in ("xml", "nvidia-smi"))
-        if nccl is None:
-            refuse(changed(self, "nvlinks"), f"with {name or smi}", "with NCCL's topology")
-        if smi is not None:
-            text = read_text(smi, "--import-smi")
-            with naming(smi):
-                return read_topo(text, sm=self.sm)
-        if self.nvlinks is None:
-            source = f"with {name or self.import_nccl}"
-            refuse(changed(self, "sm"), source, "with nvidia-smi's table, or --nvlinks")
-        if nccl is not None:
-            text = read_text(nccl, "--import-nccl")
-            with naming(nccl):
-                return read_nccl_xml(text, nvlinks=self.nvlinks, sm=self.sm)
-        assert name is not None
-        return load_fabric(name)
+        nccl = self.import_nccl is not None
+        path = Path(str(self.name or self.import_nccl or self.import_smi))
+        flag = "fabric" if self.name else "--import-nccl" if nccl else "--import-smi"
+        text = read_text(path, flag) if self.name is None or path.is_file() else ""
+        kind = format_of(text) if self.name else "xml" if nccl else "nvidia-smi"
+        formats = IMPORTERS[kind][1] if kind in IMPORTERS else ()
+        numbers = {key: value for key, value in changed(self, *_FORMATS).items() if key not in formats}
+        if kind == "xml" and self.nvlinks is None:
+            numbers |= changed(self, "sm")
+        for key, value in numbers.items():
+            refuse({key: value}, f"with {path}", _FORMATS[key])
+        if kind not in IMPORTERS:
+            return load_fabric(str(self.name))
+        with naming(path):
+            return import_fabric(text, kind, nvlinks=self.nvlinks, sm=self.sm, gcn=self.gcn)
+
+
+#: Options of some formats, and what they are allowed with.
+_FORMATS = {
+    "nvlinks": "with NCCL's topology",
+    "sm": "with nvidia-smi's table, or --nvlinks",
+    "gcn": "with a table of rocm-smi or amd-smi",
+}
 
 
 @options()

@@ -17,6 +17,12 @@ def bus_factor(collective: str, ranks: int) -> float | None:
     return factors.get(collective)
 
 
+def operation_bandwidths(collective: str, ranks: int, nbytes: int, seconds: float) -> dict[str, float]:
+    """Return ``algbw`` and ``busbw``, B/s, of a collective operation other than a halo exchange."""
+    algbw = nbytes / seconds
+    return {"algbw": algbw, "busbw": algbw * (bus_factor(collective, ranks) or 0.0)}
+
+
 def most_elements(schedule: Schedule) -> int:
     """Return the largest number of elements that a rank sends to, or receives from, other ranks."""
     return int(np.max(sent_and_received(schedule)))

@@ -63,17 +63,15 @@ def kernel(
     result = []
     for name in protocols_for(schedule) if protocol == "auto" else (protocol,):
         plan = compile_plan(schedule, name, slots if name == "signals" or protocol != "auto" else None)
-        result.append((_Replay(plan, fabric, times, element_bytes).seconds(), name))
+        result.append((plan_seconds(plan, fabric, element_bytes, graph), name))
     seconds, name = min(result)
-    issue, gap = (0.0, 0.0) if graph else (times.issue, times.gap)
-    seconds += gap
-    words = f"kernels of {name}" if seconds >= issue else "host that launches"
+    words = "host that launches" if not graph and seconds == times.issue else f"kernels of {name}"
     # Lower bound for kernels: a round takes at least the quicker of signal and packet. The fabric's
     # ``flow_bandwidth`` describes copy engines, not kernels.
     free = dict.fromkeys(("reduce_alpha", "round_overhead", "peer_overhead", "reduce_overhead"), 0.0)
     free |= {"alpha": min(times.signal, times.packet), "flow_bandwidth": times.bandwidth}
     least, unaided = bounds(schedule, replace(fabric, reduce_bandwidth=None, **free), element_bytes)
-    return Cost(schedule.name, fabric.name, "kernel", max(seconds, issue), (), least, None, words, unaided)
+    return Cost(schedule.name, fabric.name, "kernel", seconds, (), least, None, words, unaided)
 
 
 class PlanEvent(NamedTuple):
@@ -96,6 +94,13 @@ def plan_events(plan: ExecutionPlan, fabric: Fabric, element_bytes: float) -> li
     replay = _Replay(plan, fabric, kernel_times(fabric), element_bytes)
     replay.seconds()
     return replay.events
+
+
+def plan_seconds(plan: ExecutionPlan, fabric: Fabric, element_bytes: float, graph: bool) -> float:
+    """Return the time per call of an execution plan by the model `kernel`, which tells of ``graph``."""
+    times = kernel_times(fabric)
+    issue, gap = (0.0, 0.0) if graph else (times.issue, times.gap)
+    return max(_Replay(plan, fabric, times, element_bytes).seconds() + gap, issue)
 
 
 def _trees(move: Move) -> list[tuple[Tree, bool]]:

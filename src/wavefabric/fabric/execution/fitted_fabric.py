@@ -89,19 +89,36 @@ def fit(nbytes: Sequence[float], seconds: Sequence[float], floor: bool = False) 
 
 def _huber(b: np.ndarray, t: np.ndarray) -> tuple[float, float]:
     """Fit times ``t`` by α + slope × sizes ``b`` robustly; return α ≥ 0 in s, and the slope > 0 in s/B."""
+    alpha, slope = robust_fit(np.column_stack([np.ones_like(b), b]), t, t)
+    # If times do not grow at all, take the largest rate that these times can show.
+    return float(alpha), max(float(slope), 1e-6 * float(np.median(t)) / float(b.max()))
+
+
+def robust_fit(
+    columns: np.ndarray, target: np.ndarray, scale: np.ndarray, prior: np.ndarray | None = None
+) -> np.ndarray:
+    """Return x ≥ 0 for which ``columns`` @ x is nearest to ``target``, with errors relative to ``scale``.
+
+    Iteratively reweighted least squares with Huber's weights (see `fit`). ``prior`` (x > 0) counts as weakly
+    as one row with a hundred times the relative error: it decides only what ``target`` leaves open. With a
+    prior errors up to a percent never count less: some rows may fit exactly before all others do.
+    """
     from scipy.optimize import nnls
 
-    weights, unit = np.ones_like(t), float(b.max())
-    alpha = slope = 0.0
+    units = np.abs(columns).max(axis=0)
+    units[units == 0] = 1.0
+    weights, count = np.ones_like(target), columns.shape[1]
+    least = 1e-6 if prior is None else 0.01
+    extra = np.zeros((0, count)) if prior is None else np.diag(0.01 / (prior * units))
+    x = np.zeros(count)
     for _ in range(_TURNS):
-        w = weights / t
-        (alpha, slope), _ = nnls(np.column_stack([w, w * b / unit]), w * t)
-        # If times do not grow at all, take the largest rate that these times can show.
-        alpha, slope = float(alpha), max(float(slope) / unit, 1e-6 * float(np.median(t)) / unit)
-        residual = np.abs((alpha + slope * b) / t - 1)
-        scale = max(float(np.median(residual)) / 0.6745, 1e-6)
-        weights = np.sqrt(np.minimum(1.0, _HUBER * scale / np.maximum(residual, 1e-300)))
-    return alpha, slope
+        w = weights / scale
+        rows = np.vstack([w[:, None] * columns / units, extra])
+        x = nnls(rows, np.append(w * target, np.full(len(extra), 0.01)))[0] / units
+        residual = np.abs((columns @ x - target) / scale)
+        spread = max(float(np.median(residual)) / 0.6745, least)
+        weights = np.sqrt(np.minimum(1.0, _HUBER * spread / np.maximum(residual, 1e-300)))
+    return x
 
 
 def fabric_of(case: dict[str, Any], ranks: int, on_gpu: bool, name: str, machine: dict, command: str) -> str:

@@ -2,9 +2,11 @@
 
 import math
 import os
+import re
 import tomllib
 import warnings
 from collections import Counter
+from importlib import import_module
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -18,17 +20,20 @@ from wavefabric.fabric.electrical import families
 from wavefabric.fabric.electrical.fabric import Fabric, KernelTimes, Link, TransportTimes
 from wavefabric.fabric.electrical.static_routes import check_connected
 from wavefabric.fabric.io.presets import PRESETS, presets
-from wavefabric.fabric.io.tables import ElectricalTable, FabricLinkTable, FamilyTable, PhotonicTable
+from wavefabric.fabric.io.tables import (
+    MOST_LINKS,
+    ElectricalTable,
+    FabricLinkTable,
+    FamilyTable,
+    PhotonicTable,
+)
 from wavefabric.fabric.io.writing import to_toml
 from wavefabric.fabric.photonic.fabric import PhotonicFabric
 from wavefabric.fabric.photonic.link_budget import LinkBudget
 
-#: Largest number of links in a file, against absurd input.
-MOST_LINKS = 10**6
-
 
 def load(text: str | Path) -> Fabric | PhotonicFabric:
-    """Load a fabric by its name, or from a file: TOML, a topology of NCCL or RCCL, or ``nvidia-smi topo -m``.
+    """Load a fabric by its name, or from a file: TOML, or one of the formats of `IMPORTERS`.
 
     ``text`` is the name of a preset (see `presets`), a family with numbers (``"ring:8"``, ``"switch:256"``,
     ``"mesh:4x4"``, ``"torus:4x4x4"``, ``"hypercube:3"``, ``"lightpath:8x8"``), or the path of a file, whose
@@ -56,14 +61,33 @@ def load(text: str | Path) -> Fabric | PhotonicFabric:
 
 
 def format_of(text: str) -> str:
-    """Return the format of a fabric's file by its content: ``"xml"``, ``"nvidia-smi"`` or ``"toml"``."""
+    """Return the format of a fabric's file by its content: ``"toml"``, or a key of `IMPORTERS`."""
     text = text.lstrip()
     if text.startswith("<"):
         return "xml"
-    if "ROCm System Management" in text:
-        allowed = "TOML, nvidia-smi topo -m, or the topology that RCCL writes (NCCL_TOPO_DUMP_FILE)"
-        raise InputError(f"a table of rocm-smi given, which tells no rates; allowed: {allowed}")
+    if re.search(
+        r"^=+ .* between two GPUs =+$|^LINK TYPE TABLE:|^=+ ROCm System Management", text, re.MULTILINE
+    ):
+        return "rocm-smi"
+    if re.search(r"^[ \t]*(npus_count|topology)[ \t]*:|\"topologies-per-dim\"\s*:", text, re.MULTILINE):
+        return "astra-sim"
     return "nvidia-smi" if "GPU0" in text and "=" not in text.split("GPU0", 1)[0] else "toml"
+
+
+#: By format: the function that reads it, and the options that it has besides ``name``.
+IMPORTERS = {
+    "xml": ("nccl_xml.read_nccl_xml", ("nvlinks", "sm")),
+    "nvidia-smi": ("nvidia_smi.read_topo", ("sm",)),
+    "rocm-smi": ("rocm_smi.read_rocm_topo", ("gcn",)),
+    "astra-sim": ("astra_sim.read_astra_sim", ()),
+}
+
+
+def import_fabric(text: str, kind: str, **options: Any) -> Fabric:
+    """Read text of a format of `IMPORTERS`; ``options`` that are None count as left out."""
+    module, _, function = IMPORTERS[kind][0].partition(".")
+    read = getattr(import_module(f"wavefabric.fabric.io.importers.{module}"), function)
+    return read(text, **{key: value for key, value in options.items() if value is not None})
 
 
 def _read(path: Path) -> Fabric | PhotonicFabric:
@@ -72,13 +96,8 @@ def _read(path: Path) -> Fabric | PhotonicFabric:
         kind = format_of(text)
         if kind == "toml":
             return from_toml(text)
-        from wavefabric.fabric.io.importers.nccl_xml import LACKING, read_nccl_xml
-        from wavefabric.fabric.io.importers.nvidia_smi import read_topo
-
-        if kind == "nvidia-smi":
-            return read_topo(text, name=path.stem)
-        fabric = read_nccl_xml(text, name=path.stem)
-        if fabric.description.endswith(LACKING):
+        fabric = import_fabric(text, kind, name=path.stem)
+        if "that names no" in fabric.description:
             command = f"wavefabric fabric show {path} --nvlinks N --save mine.toml"
             warnings.warn(f"{path}: {fabric.description}; `{command}` adds them", stacklevel=2)
         return fabric

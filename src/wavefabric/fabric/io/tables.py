@@ -22,6 +22,9 @@ from wavefabric.fabric.electrical.fabric import MULTIPATH, Fabric, KernelTimes, 
 from wavefabric.fabric.photonic.fabric import PhotonicFabric
 from wavefabric.fabric.photonic.link_budget import LinkBudget
 
+#: Largest number of links in a file, against absurd input.
+MOST_LINKS = 10**6
+
 
 def converted(value: Any, *, unit: str, most: float, least: float = 0.0, above: float | None = None) -> float:
     """Convert text with a unit, such as ``"3 GB/s"``, to SI units; `ValueError` for values out of range."""

@@ -20,6 +20,14 @@ DATA = Path(__file__).parents[3] / "data" / "fabric"
 FILES = sorted(DATA.glob("nccl-*.xml"))
 
 
+def test_links_of_a_gpu_to_itself_join_nothing():
+    fabric = read_nccl_xml(DATA / "nccl-to-itself.xml")
+    assert route(fabric, 0, 1) == (["CPU0"], [12.0, 12.0])
+    assert fabric.description.endswith(LACKING[0])
+    joined = read_nccl_xml(DATA / "nccl-to-itself.xml", nvlinks=12)
+    assert route(joined, 0, 1) == (["NVSwitch"], [240.0, 240.0])
+
+
 def test_nvswitches_are_one_node():
     fabric = read_nccl_xml(DATA / "nccl-nvswitch.xml")
     assert fabric.gpus == tuple(f"GPU{n}" for n in range(8))

@@ -47,6 +47,20 @@ def test_links_between_gpus():
     assert total == pytest.approx(6 * 20e9)
 
 
+@pytest.mark.parametrize(
+    ("file", "pair", "nodes", "rates"),
+    [
+        ("smi-bridges.txt", (0, 1), [], [240.0]),  # 12 links of an A100 to one other, none to the rest
+        ("smi-bridges.txt", (1, 2), ["CPU0"], [24.0, 24.0]),
+        ("smi-bridges.txt", (3, 4), ["CPU0", "CPU1"], [24.0, 16.0, 24.0]),
+        ("smi-four.txt", (0, 3), [], [123.6]),  # 3 x 6 links of an H100
+        ("smi-grace.txt", (0, 3), ["NVSwitch0"], [370.8, 370.8]),
+    ],
+)
+def test_machines_of_users(file, pair, nodes, rates):
+    assert route(read_topo(DATA / file), *pair) == (nodes, rates)
+
+
 def test_a_tree_of_switches():
     fabric = read_topo(
         DATA / "smi-pcie.txt", name="box", pcie_bandwidth=12e9, socket_bandwidth=20e9, alpha=5e-6

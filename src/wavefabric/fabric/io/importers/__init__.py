@@ -1,4 +1,4 @@
-"""Imports fabrics from descriptions made by machines: topology files of NCCL, tables of nvidia-smi.
+"""Imports fabrics from descriptions made by machines: NCCL, nvidia-smi, rocm-smi, ASTRA-sim.
 
 May import `electrical`, `fabric.io`, `files` and `system`.
 """
