@@ -81,6 +81,7 @@ papers: $(STAMP)
 	$(BIN)/python papers/nccl/published_busbw.py
 	$(BIN)/python papers/reconfiguration/study.py
 	$(BIN)/python papers/reconfiguration/timeline.py
+	$(BIN)/python papers/reconfiguration/published.py
 	for machine in p40 cuts dgx2 k80 light; do $(BIN)/python papers/plans/$$machine.py || exit 1; done
 	for figure in figure3 figure5 figure6 figure7 figure8 figure10 figure11 sensitivity co_scheduling radices \
 		baselines claims; do \

@@ -20,27 +20,32 @@ BANDWIDTH, LATENCY = 25.0, 0.02
 
 def steps(algorithm: str, ranks: int) -> tuple[list[float], list[int]]:
     """Fractions of the array that each step sends, and the number of the permutation that it needs."""
+    if algorithm == "pairwise":
+        return [1 / (ranks - 1)] * (ranks - 1), list(range(ranks - 1))
     levels = list(range(round(log2(ranks))))
     if algorithm == "bruck":
         return [1.0] * len(levels), levels
-    there = [*levels, *levels[::-1]]
+    there = levels if algorithm == "reduce-scatter" else [*levels, *levels[::-1]]
     return [0.5 ** (i + 1) for i in there], there
 
 
-def problem(algorithm: str, ranks: int, switches: int, array: float, set_up: float) -> CircuitProblem:
-    """The same as a problem of ours."""
+def problem(
+    algorithm: str, ranks: int, switches: int, array: float, set_up: float, bandwidth: float = BANDWIDTH
+) -> CircuitProblem:
+    """The same for ours: ``halving`` (an all-reduce), ``reduce-scatter``, ``bruck`` or ``pairwise``."""
     fractions, kinds = steps(algorithm, ranks)
     rank, topologies = np.arange(ranks), []
     for kind in range(max(kinds) + 1):
-        to = rank ^ 1 << kind if algorithm == "halving" else (rank + (1 << kind)) % ranks
+        shift = kind + 1 if algorithm == "pairwise" else 1 << kind
+        to = rank ^ shift if algorithm in ("halving", "reduce-scatter") else (rank + shift) % ranks
         links = tuple((kind, r) for r in range(ranks))
         ends = np.stack([rank, to], axis=1)
-        topologies.append(Topology(f"step {kind}", ranks, ends, np.full(ranks, BANDWIDTH), links))
+        topologies.append(Topology(f"step {kind}", ranks, ends, np.full(ranks, bandwidth), links))
     demands = tuple(
         RoundDemand(topologies[kind].ends, np.ones(ranks), array * fraction)
         for fraction, kind in zip(fractions, kinds, strict=True)
     )
-    return CircuitProblem(tuple(topologies), demands, BANDWIDTH * switches, set_up, LATENCY, switches)
+    return CircuitProblem(tuple(topologies), demands, bandwidth * switches, set_up, LATENCY, switches)
 
 
 def program(

@@ -99,9 +99,9 @@ def check_reconfiguration(plan: ReconfigurationPlan, schedule: Schedule, element
         load, fits, where = Counter(), defaultdict(float), f"round {number}, part {part}"
         for path in paths:
             load.update(dict.fromkeys(pairwise(path), amounts.pop((number, path[0], path[-1]), np.nan)))
-        done = step.end - fabric.alpha * (max(map(len, paths)) - 1)
+        hops = fabric.alpha * (max(map(len, paths)) - 1)
         for b, start, end in plan.circuits:
-            usable = done - max(start + set_up, step.begin) if end >= step.end * (1 - 1e-9) else 0.0
+            usable = min(step.end, end) - hops - max(start + set_up, step.begin)
             fits[b.src, b.dst] += b.lasers * fabric.laser_bandwidth * max(0.0, usable) * (1 + 1e-6)
         for hop, amount in load.items():
             if not amount <= fits[hop] or step.begin < now * (1 - 1e-9):

@@ -47,6 +47,17 @@ def test_the_next_circuits_are_set_up_while_a_long_round_runs():
     assert "ahead" in [step.choice for _, _, step, _, _ in plan.rounds]
 
 
+def test_planes_that_stop_early_are_proved_to_carry_their_part():
+    _, fabric, _ = case(reconfiguration=1e-5)
+    schedule = build("bruck", "all-to-all", 8, 8)
+    element = 2.0**22 / whole_elements(schedule)
+    plan = plan_reconfiguration(schedule, fabric, element)
+    assert any(min(step.free) < step.end for _, _, step, *_ in plan.rounds)
+    check_reconfiguration(plan, schedule, element)
+    with pytest.raises(PlanError, match="in time"):
+        check_reconfiguration(plan, schedule, element * 1.01)
+
+
 def test_circuits_of_both_rounds_work_while_others_change():
     # 0 -> 1 is in both rounds, and sends on while the one laser of tile 2 is switched from tile 3 to tile 6.
     one, two = (point_to_point("", 8, [(0, 1, 1000), (2, to, 1)]) for to in (3, 6))

@@ -34,37 +34,64 @@ def random_problem(seed, rounds, planes=1, nodes=4, more=1):
     return CircuitProblem((*own, ring), tuple(demands), planes, set_up, hop, planes)
 
 
-def end_of(problem, number, now, planes, chosen):
-    """When a round is over, by bisection: of planes what they hold and since when they are free."""
+def end_of(problem, number, now, planes, chosen, early):
+    """When a round is over, by bisection: of planes what they hold, since when they are free, if early."""
     _, hops, seconds = problem.carried(number, chosen)
     new, stay, ready = problem.topologies[chosen].circuits, [], []
     for held, free in planes:
         stay.append({c for c in new if held >= 0 and c in problem.topologies[held].circuits})
         ready.append(now if len(stay[-1]) == len(new) else max(now, free + problem.set_up))
     kept, low, high = set.intersection(*stay) if hops == 1 else (), now, now + 1e3
+    stops = [problem.set_up * each for each in early]
     for _ in range(100):
         middle = (low + high) / 2
-        done = [sum(max(0, middle - (now if c in kept else r)) for r in ready) for c in new]
+        starts = [[now if c in kept else r for r in ready] for c in new]
+        done = [sum(max(0, middle - s - r) for s, r in zip(stops, row, strict=True)) for row in starts]
         enough = len(done) == len(seconds) and (done >= seconds * problem.demands[number].scale).all()
         low, high = (low, middle) if enough else (middle, high)
-    return high + problem.hop * hops if max(ready) < high < now + 999 else np.inf
+    used = all(s + r < high for s, r in zip(stops, ready, strict=True))
+    return high + problem.hop * hops if used and max(ready) < high < now + 999 else np.inf
 
 
 def brute_force(problem):
-    """The least over all topologies and sets of planes of all rounds, one after the other."""
+    """The least over all topologies, sets of planes and of early ones of all rounds, one after the other."""
     sets = [s for k in range(problem.planes) for s in combinations(range(problem.planes), k + 1)]
+    sets = [(s, e) for s in sets for e in product((False, True), repeat=len(s)) if not all(e)]
     ends = []
     for choices in product(product(range(len(problem.topologies)), sets), repeat=len(problem.demands)):
         now, planes = 0.0, [(-1, 0.0)] * problem.planes
-        for number, (chosen, used) in enumerate(choices):
-            now = end_of(problem, number, now, [planes[j] for j in used], chosen) if now < np.inf else now
-            planes = [(chosen, now) if j in used else plane for j, plane in enumerate(planes)]
+        for number, (chosen, (used, early)) in enumerate(choices):
+            if now < np.inf:
+                now = end_of(problem, number, now, [planes[j] for j in used], chosen, early)
+            for j, each in zip(used, early, strict=True):
+                planes[j] = chosen, now - problem.set_up * each
         ends.append(now)
     return min(ends)
 
 
+def test_a_plane_stops_early_to_be_up_for_the_next_round():
+    # Two planes; rounds of 8, 0.5 and 4 s over circuits that differ; a set-up takes 1 s. Plane 0 stops 1 s
+    # before plane 1, carries the second round alone while plane 1 is set up for the third, and joins it.
+    own = [topology(4, [(k, k + 1)]) for k in range(3)]
+    demands = tuple(RoundDemand(t.ends, np.ones(1), s) for t, s in zip(own, (8.0, 0.5, 4.0), strict=True))
+    seconds, steps, _ = shortest(CircuitProblem(tuple(own), demands, 2.0, 1.0, 0.0, 2))
+    assert [(step.begin, step.end) for step in steps] == [(0.0, 5.5), (5.5, 6.0), (6.0, 8.75)]
+    assert [step.planes for step in steps] == [(0, 1), (0,), (0, 1)]
+    assert (steps[0].free, steps[2].ready) == ((4.5, 5.5), (7.0, 6.5))
+    assert seconds == 8.75
+
+
+def test_planes_with_circuits_of_their_own_are_found_beside_ones_that_change():
+    # Six tiny rounds over circuits that differ, on six planes: each is set up once, at the beginning.
+    own = [topology(7, [(k, k + 1)]) for k in range(6)]
+    demands = tuple(RoundDemand(each.ends, np.ones(1), 0.01) for each in own)
+    seconds, steps, _ = shortest(CircuitProblem(tuple(own), demands, 6.0, 1.0, 0.0, 6), keep=16)
+    assert seconds == pytest.approx(1.0 + 6 * 0.01)
+    assert sorted(j for step in steps for j in step.planes) == list(range(6))
+
+
 SMALL = [(1, 2, 8), (2, 2, 3)]
-MANY = [(1, 3, 100), (1, 4, 9), (2, 2, 60), (2, 3, 6)]
+MANY = [(1, 3, 100), (1, 4, 9), (2, 2, 30), (2, 3, 1)]
 
 
 @pytest.mark.parametrize("case", [*SMALL, *(pytest.param(each, marks=pytest.mark.slow) for each in MANY)])

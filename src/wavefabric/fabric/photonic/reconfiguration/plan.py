@@ -137,7 +137,8 @@ def _circuits(problem: CircuitProblem, steps: tuple, fabric: PhotonicFabric, pla
     for j in range(problem.planes):
         up, end = {}, 0.0
         for step in [*(step for step in steps if j in step.planes), None]:
-            ready = step.ready[step.planes.index(j)] if step else steps[-1].end + problem.set_up
+            at = step.planes.index(j) if step else 0
+            ready = step.ready[at] if step else steps[-1].end + problem.set_up
             circuits = problem.topologies[step.topology].circuits if step else ()
             wanted, start = {b for link in circuits for b in link}, max(end, ready - problem.set_up)
             for b in up.keys() - wanted:
@@ -145,4 +146,4 @@ def _circuits(problem: CircuitProblem, steps: tuple, fabric: PhotonicFabric, pla
                 guides = tuple(guide + j * plane.capacity(*edge) for guide, edge in edges)
                 whole = replace(b, wavelengths=b.wavelengths << j * plane.lasers, waveguides=guides)
                 yield whole, up[b], start
-            up, end = {b: up.get(b, start) for b in wanted}, step.end if step else end
+            up, end = {b: up.get(b, start) for b in wanted}, step.free[at] if step else end

@@ -101,6 +101,7 @@ class CircuitStep(NamedTuple):
     topology: int
     planes: tuple[int, ...]
     ready: tuple[float, ...]  # when all links of each plane are up, s
+    free: tuple[float, ...]  # when each plane can be switched, s: at the end, or earlier by a set-up
     begin: float
     end: float
     choice: str  # keep, forward (over hops), change, ahead (of the round); "change, forward": both
@@ -116,34 +117,41 @@ def shortest(problem: CircuitProblem, most: float = np.inf, keep: int = 64) -> t
 
     The time is infinite if none below ``most`` s is found. Rounds follow one another. Each uses one topology
     in some of the planes, which are switched to it as soon as their last use ends. The data of a link are
-    divided over these planes so that all end together. Links that stay up in all of these planes carry data
-    during the switching, if no data are forwarded over several hops.
+    divided over these planes so that all end together, or some earlier by a set-up, which can thus be up for
+    another round at the end of this one. Links that stay up in all of these planes carry data during the
+    switching, if no data are forwarded over several hops.
 
     The search keeps states after each round. A state is dropped if another has the same topologies and is as
     early in all times. It is also dropped if another ends earlier by a set-up, and can thus get the same
-    topologies in time. With several planes only the ``keep`` earliest states remain, so the result may not be
-    the least.
+    topologies in time. With several planes only the ``keep`` earliest states remain, and half as many whose
+    planes are free the earliest, so the result may not be the least.
     """
-    rounds, topologies = range(len(problem.demands)), range(len(problem.topologies))
+    rounds, topologies, planes = range(len(problem.demands)), range(len(problem.topologies)), problem.planes
     quickest = [min(problem.time(r, c) for c in topologies) for r in rounds]
-    states, dropped = [(0.0, ((-1, 0.0),) * problem.planes, ())], np.inf
+    states, dropped = [(0.0, ((-1, 0.0),) * planes, ())], np.inf
     for number in rounds:
         to_come, alike = sum(quickest[number + 1 :]), defaultdict(list)
         for state in (after for each in states for after in _after(problem, number, each, most - to_come)):
-            held, free = zip(*sorted(state[1]), strict=True)
+            # A plane that has been free for a set-up can have any topology at once.
+            idle = state[0] - problem.set_up * (1 - 1e-9)
+            held, free = zip(*sorted((h if f > idle else -1, f) for h, f in state[1]), strict=True)
             times = np.array([state[0], *free])
             if not any((other <= times * (1 + 1e-12)).all() for other, _ in alike[held]):
                 alike[held] = [one for one in alike[held] if not (times <= one[0]).all()] + [(times, state)]
         states = sorted((state for group in alike.values() for _, state in group), key=lambda s: s[0])
         states = [s for s in states if s[0] <= states[0][0] + problem.set_up]
-        if problem.planes > 1 and len(states) > keep:
-            dropped, states = min(dropped, states[keep][0] + to_come), states[:keep]
+        if planes > 1 and len(states) > keep:
+            # Also those whose planes together could be up for other topologies the earliest.
+            away = [s[0] + sum(max(0.0, p[1] + problem.set_up - s[0]) for p in s[1]) / planes for s in states]
+            chosen = {*range(keep), *np.argsort(away, kind="stable")[: keep // 2].tolist()}
+            left = [s[0] + to_come for i, s in enumerate(states) if i not in chosen]
+            dropped, states = min([dropped, *left]), [states[i] for i in sorted(chosen)]
     now, _, steps = states[0] if states else (np.inf, (), ())
     return now, steps, min(now, dropped)
 
 
 def _after(problem: CircuitProblem, number: int, state: _State, most: float) -> Iterator[_State]:
-    """Yield the states that can follow a round before ``most`` s: one per topology and set of planes.
+    """Yield the states that can follow a round before ``most`` s, per topology, set of planes, early planes.
 
     A state is the time, what circuits each plane has, and the steps so far.
     """
@@ -151,34 +159,39 @@ def _after(problem: CircuitProblem, number: int, state: _State, most: float) -> 
     sets = [c for size in range(problem.planes) for c in combinations(range(problem.planes), size + 1)]
     unlike = {frozenset(Counter(planes[j] for j in chosen).items()): chosen for chosen in sets}
     for topology in range(len(problem.topologies)):
-        for chosen in unlike.values() if now + problem.time(number, topology) < most else ():
-            step = _step(problem, number, state, topology, chosen)
+        possible = unlike.values() if now + problem.time(number, topology) < most else ()
+        for chosen, early in ((c, e) for c in possible for e in range(len(c))):
+            step = _step(problem, number, state, topology, chosen, early)
             if step and step.end < most:
                 after = [(held, max(free, step.end - problem.set_up)) for held, free in planes]
-                for j in chosen:
-                    after[j] = topology, step.end
+                for j, free in zip(chosen, step.free, strict=True):
+                    after[j] = topology, free
                 yield step.end, tuple(after), (*steps, step)
 
 
-def _step(problem: CircuitProblem, number: int, state: _State, topology: int, chosen: tuple):
+def _step(problem: CircuitProblem, number: int, state: _State, topology: int, chosen: tuple, early: int):
     """Return when a round sends its data over a topology in the planes ``chosen``, as a `CircuitStep`.
 
-    The result is None if all data could be sent before the last of these planes is set up.
+    Those ``early`` planes that are up first stop sending earlier than the others by a set-up. The result is
+    None if all data could be sent before the last of these planes is set up, or before the early ones stop.
     """
     _, hops, seconds = problem.carried(number, topology)
     now, planes, seconds = state[0], [state[1][j] for j in chosen], seconds * problem.demands[number].scale
     news = [problem.new_links(held, topology) for held, _ in planes]
     ready = [max(now, p[1] + problem.set_up) if n.any() else now for p, n in zip(planes, news, strict=True)]
-    end = ideal = now + float(seconds.max()) / len(chosen)
+    order, unused = np.argsort(ready, kind="stable").tolist(), early * problem.set_up
+    end, ideal = (now + (float(seconds.max()) + more) / len(chosen) for more in (unused, 0.0))
     label = "keep" if hops == 1 else "forward"
     if (new := np.any(news, axis=0)).any():
         new = new | (hops > 1)
-        # Planes join one after the other until the work is done: the earliest end is the true one.
-        joined = float(seconds[new].max()) + np.cumsum(np.sort(ready))
-        kept = now + float(seconds[~new].max(initial=0.0)) / len(chosen)
-        end = max(kept, float((joined / np.arange(1, len(ready) + 1)).min()))
+        kept = now + (float(seconds[~new].max(initial=0.0)) + unused) / len(chosen)
+        end = max(kept, (float(seconds[new].max()) + sum(ready) + unused) / len(chosen))
         if max(ready) >= end:
             return None
-        early = all(p[1] < now for p, n in zip(planes, news, strict=True) if n.any())
-        label = ("ahead" if early else "change") + (", forward" if hops > 1 else "")
-    return CircuitStep(topology, chosen, tuple(ready), now, end + problem.hop * hops, label, end - ideal)
+        ahead = all(p[1] < now for p, n in zip(planes, news, strict=True) if n.any())
+        label = ("ahead" if ahead else "change") + (", forward" if hops > 1 else "")
+    if early and ready[order[early - 1]] >= end - problem.set_up:
+        return None
+    last = end + problem.hop * hops
+    free = tuple(last - problem.set_up * (order.index(j) < early) for j in range(len(chosen)))
+    return CircuitStep(topology, chosen, tuple(ready), free, now, last, label, end - ideal)
