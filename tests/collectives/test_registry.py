@@ -255,3 +255,18 @@ def test_examples_of_the_docstrings(name):
     failed, tried = doctest.testmod(import_module(f"wavefabric.collectives.{name}"))
     assert tried
     assert not failed
+
+
+@settings(max_examples=30)
+@given(
+    st.sampled_from([("direct", {}), ("pairwise", {}), ("bruck", {"radix": 3}), ("hierarchical", {})]),
+    st.data(),
+)
+def test_all_to_alls_of_unequal_sizes_are_right(algorithm, data):
+    (name, options), ranks = algorithm, data.draw(st.sampled_from([1, 2, 4, 6, 9]))
+    row = st.lists(st.integers(0, 4), min_size=ranks, max_size=ranks)
+    sizes = np.array(data.draw(st.lists(row, min_size=ranks, max_size=ranks)))
+    schedule = build(name, "all-to-all", ranks, sizes, pieces=data.draw(st.integers(1, 3)), **options)
+    verify(schedule)
+    received = sum(schedule.sizes[buffer][rank, chunk] for rank, buffer, chunk in schedule.post)
+    assert received == sizes.sum()

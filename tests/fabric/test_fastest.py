@@ -3,13 +3,16 @@
 import math
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from wavefabric.collectives import kind, verify
+from wavefabric.collectives.conditions import ArrayCut
 from wavefabric.collectives.synthesis import Undecided
 from wavefabric.fabric import Fabric, load
 from wavefabric.fabric.electrical.fabric import Link
 from wavefabric.fabric.fastest import fastest_schedule
+from wavefabric.fabric.io.files import from_toml
 
 GIB = 2.0**30
 DATA = Path(__file__).parents[1] / "data" / "fabric"
@@ -104,7 +107,7 @@ def test_small_arrays_take_few_rounds():
 
 
 def test_pieces_that_are_given_stay():
-    fastest = fastest_schedule("all-gather", planes(), GIB, pieces=3, elements=48)
+    fastest = fastest_schedule("all-gather", planes(), GIB, ArrayCut(3, 48))
     assert {sizes.shape for sizes in fastest.schedule.sizes} == {(8, 24)}
 
 
@@ -117,3 +120,32 @@ def test_what_has_no_trees():
     fastest = fastest_schedule("all-to-all", load("nodes:2x8"), GIB)
     check(fastest, "all-to-all")
     assert "allowed: chunks from one rank to all others" in fastest.attempts[-1].why
+
+
+def test_small_arrays_of_two_ndv2_take_as_long_as_te_ccl_says():
+    """TE-CCL (arXiv:2305.13479): 4.44 µs for 16 KiB, where transfers wait for their data alone."""
+    fastest = fastest_schedule("all-gather", load(DATA / "ndv2x2.toml"), 2.0**14, model="flow")
+    check(fastest, "all-gather")
+    assert fastest.cost.model == "flow"
+    assert fastest.cost.seconds < 4.46e-6
+
+
+def test_an_all_to_all_of_unequal_sizes_meets_the_bound_of_the_busiest_gpu():
+    sizes = np.random.default_rng(3).integers(0, 9, (16, 16))
+    fastest = fastest_schedule("all-to-all", load("switch:16"), GIB, ArrayCut(elements=sizes))
+    verify(fastest.schedule)
+    off = sizes - np.diag(np.diag(sizes))
+    busiest = max(off.sum(axis=0).max(), off.sum(axis=1).max()) / sizes.sum()
+    rate = load("switch:16").links[0].bandwidth
+    assert fastest.gap < 1e-9
+    assert fastest.cost.seconds == pytest.approx(load("switch:16").alpha + busiest * GIB / rate)
+
+
+def test_unequal_sizes_pass_through_rails_where_the_spine_is_narrow():
+    sizes = np.random.default_rng(4).integers(1, 9, (32, 32))
+    network = '{ bandwidth = "50 GB/s", oversubscription = 4 }'
+    family = f'{{ kind = "nodes", grid = [4, 8], bandwidth = "450 GB/s", network = {network} }}'
+    fabric = from_toml(f'name = "narrow"\nalpha = "1 us"\nfamily = {family}\n')
+    fastest = fastest_schedule("all-to-all", fabric, GIB, ArrayCut(elements=sizes))
+    assert fastest.method.startswith("algorithm hierarchical")
+    assert fastest.gap < 0.2

@@ -39,13 +39,23 @@ class Layout:
     post: Holdings = field(repr=False)
 
 
+@dataclass(frozen=True)
+class ArrayCut:
+    """Says how an array is cut: pieces and elements as in `layout`, None for what suits; and the root."""
+
+    pieces: int | None = None
+    elements: int | np.ndarray | None = None
+    root: int = 0
+
+
 def layout(collective: str, ranks: int, elements: int | np.ndarray, pieces: int = 1, root: int = 0) -> Layout:
     """Return the buffers and the initial and final conditions of a collective operation of `COLLECTIVES`.
 
     ``elements`` is the size of the whole array: for all-gather, gather and scatter the data of all ranks
     together; for all-reduce, reduce, reduce-scatter and all-to-all the data of each rank; for broadcast the
     data of the root. For the operations in `CUT_BY_RANK`, ``elements`` may be an array, shape (ranks,): the
-    elements of each rank's part. ``pieces``: chunks per part of a rank (all-gather, reduce-scatter,
+    elements of each rank's part; for an all-to-all also shape (ranks, ranks): what each rank (row) sends to
+    each rank, such as tokens to experts. ``pieces``: chunks per part of a rank (all-gather, reduce-scatter,
     all-to-all, gather, scatter) or per array (broadcast, reduce, all-reduce). ``root``: the root rank of a
     broadcast, reduce, gather or scatter.
 
@@ -61,36 +71,42 @@ def layout(collective: str, ranks: int, elements: int | np.ndarray, pieces: int 
     root = whole("root", root, 0, ranks - 1)
     each = ranks if collective in CUT_BY_RANK else 1
     if isinstance(elements, np.ndarray):
-        right = elements.shape == (each,) and elements.dtype.kind in "iu" and (elements >= 0).all()
-        allowed = f"whole numbers from 0, shape ({each},)"
+        shapes = [(each,), *[(ranks, ranks)] * (collective == "all-to-all")]
+        right = elements.shape in shapes and elements.dtype.kind in "iu" and (elements >= 0).all()
+        allowed = f"whole numbers from 0, shape {' or '.join(map(str, shapes))}"
         ensure(right, "elements", f"{elements.dtype} of shape {elements.shape} given", allowed)
     most = max(1, MOST_CHUNKS // (ranks * each))
     allowed = f"up to {MOST_RANKS} ranks and {MOST_CHUNKS} chunks in all, so 1 to {most}"
     right = ranks <= MOST_RANKS and ranks * each * pieces <= MOST_CHUNKS
     ensure(right, "pieces", f"{pieces} given for {ranks} ranks", allowed)
     parts = elements if isinstance(elements, np.ndarray) else _split(elements, each)
-    counts = np.concatenate([_split(int(n), pieces) for n in parts])
-    return _laid_out(collective, ranks, counts, pieces, root)
+    counts = np.concatenate([_split(int(n), pieces) for n in parts.ravel()])
+    return _laid_out(collective, ranks, counts.reshape(*parts.shape[:-1], -1), pieces, root)
 
 
 def _laid_out(collective: str, ranks: int, counts: np.ndarray, pieces: int, root: int) -> Layout:
-    """Return the layout of a collective for an array with ``counts[i]`` elements in chunk i; see `layout`."""
-    where, sizes, conditions = _WHERE[collective], [np.tile(counts, (ranks, 1))], []
+    """Return the layout of a collective for an array with ``counts[i]`` elements in chunk i; see `layout`.
+
+    For an all-to-all ``counts`` may have a row per sender.
+    """
+    counts = np.broadcast_to(counts, (ranks, counts.shape[-1]))
+    where, sizes, conditions = _WHERE[collective], [counts.copy()], []
+    chunks = counts.shape[1]
     masks = [*(1 << rank for rank in range(ranks)), (1 << ranks) - 1]
     for side, at in enumerate(where):
-        rank, chunk = _positions(at, ranks, counts.size, pieces, root)
+        rank, chunk = _positions(at, ranks, chunks, pieces, root)
         item = source = chunk
         if collective == "all-to-all":
             # Afterwards, part r of the array holds the chunks that rank r sent to this rank.
             who = chunk // pieces if side else rank
             source = rank * pieces + chunk % pieces if side else chunk
-            item = who * counts.size + source
-            sizes += [counts[source].reshape(ranks, -1)] * side
+            item = who * chunks + source
+            sizes += [counts[who, source].reshape(ranks, -1)] * side
         elif where[0] == _EACH:  # a sum
             who = np.full(rank.size, ranks) if side else rank
         else:
             who = np.full(rank.size, root) if where[0] == _ROOT else chunk // pieces
-        full = counts[source] > 0
+        full = counts[who if collective == "all-to-all" else 0, source] > 0
         columns = (column[full].tolist() for column in (rank, chunk, item, who))
         held = {(r, len(sizes) - 1, c): (i, masks[w]) for r, c, i, w in zip(*columns, strict=True)}
         conditions.append(held)

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from math import prod
 
+import numpy as np
+
 from wavefabric.base.arguments import whole
 from wavefabric.base.errors import InputError, choice, ensure, not_one_of
 from wavefabric.collectives.builders import (
@@ -122,7 +124,7 @@ def build(
     algorithm: str,
     collective: str,
     ranks: int,
-    elements: int,
+    elements: int | np.ndarray,
     *,
     pieces: int = 1,
     radix: int | None = None,
@@ -131,8 +133,9 @@ def build(
 ) -> Schedule:
     """Build the schedule of a collective operation by a named algorithm of `ALGORITHMS`.
 
-    ``collective`` is one of the algorithm's `collectives`. ``elements``: the size of the whole array (see
-    `wavefabric.collectives.conditions.layout`), or for a halo of each message. ``pieces``: chunks per part
+    ``collective`` is one of the algorithm's `collectives`. ``elements``: the size of the whole array, or for
+    an all-to-all what each rank sends to each (see `wavefabric.collectives.conditions.layout`); for a halo
+    the size of each message. ``pieces``: chunks per part
     of the array, sent as a pipeline where the algorithm has one. ``radix``: from 2, the default. ``grid``:
     ranks along each axis, numbered with the last axis fastest; by default two nearly equal axes, for a ring
     none. `InputError` for the reason that `why_refused` returns.
@@ -147,7 +150,8 @@ def build(
     ('recursive all-reduce, radix 4', 4)
     """
     options = _checked(algorithm, collective, ranks, pieces=pieces, radix=radix, root=root, grid=grid)
-    elements = whole("elements", elements, 0)
+    if not isinstance(elements, np.ndarray):
+        elements = whole("elements", elements, 0)
     return ALGORITHMS[algorithm].builder(collective, ranks, elements, **options)
 
 

@@ -6,12 +6,15 @@ from functools import partial
 from math import inf
 from typing import Any
 
+import numpy as np
+
 from wavefabric.base.arguments import positive, whole
 from wavefabric.base.errors import InputError, choice, ensure
 from wavefabric.base.units import time_words
 from wavefabric.collectives.conditions import (
     COLLECTIVES,
     CUT_BY_RANK,
+    ArrayCut,
     default_elements,
     layout,
     whole_elements,
@@ -25,7 +28,7 @@ from wavefabric.collectives.synthesis.synthesise import least_steps
 from wavefabric.collectives.synthesis.translated_trees import SERVED, translated_schedule, translated_trees
 from wavefabric.collectives.verify import verify
 from wavefabric.fabric.candidates import algorithm_grid, node_grid, own_grid
-from wavefabric.fabric.cost_models.cost import Cost, cost
+from wavefabric.fabric.cost_models.cost import Cost, cost, model_for
 from wavefabric.fabric.electrical.fabric import Fabric
 from wavefabric.fabric.electrical.synthesis_problem import direct_links, routed_links, translation_loads
 
@@ -73,10 +76,9 @@ def fastest_schedule(
     collective: str,
     fabric: Fabric,
     nbytes: float,
+    cut: ArrayCut | None = None,
     *,
-    pieces: int | None = None,
-    elements: int | None = None,
-    root: int = 0,
+    model: str = "auto",
     until: float = inf,
     progress: Callable[[str], object] = lambda text: None,
 ) -> FastestSchedule:
@@ -88,16 +90,19 @@ def fastest_schedule(
     joined by direct links, the fewest steps by a solver. The search ends when a schedule meets the bound, or
     at the time ``until`` (`deadline.now`).
 
-    ``pieces`` and ``elements`` fix how the array is cut, by default as is fastest. ``progress`` is called
-    with a line of text at each improvement. `InputError` for an unknown collective, and for numbers out of
-    range; `Undecided` if no schedule was found.
+    ``cut``: how the array is cut, by default as is fastest. ``model``: the cost model, as in `cost`; with
+    ``"flow"`` a GPU sends on what it has at any moment, which matters for small arrays. ``progress`` is
+    called with a line of text at each improvement. `InputError` for an unknown collective, and for numbers
+    out of range; `Undecided` if no schedule was found.
     """
+    cut = cut or ArrayCut()
     choice("collective", collective, COLLECTIVES)
-    whole("pieces", 1 if pieces is None else pieces, 1, max(1, most_pieces(collective, fabric.ranks)))
-    whole("elements", 1 if elements is None else elements, 1)
-    whole("root", root, 0, fabric.ranks - 1)
+    whole("pieces", 1 if cut.pieces is None else cut.pieces, 1, max(1, most_pieces(collective, fabric.ranks)))
+    if not isinstance(cut.elements, np.ndarray):
+        whole("elements", 1 if cut.elements is None else cut.elements, 1)
+    whole("root", cut.root, 0, fabric.ranks - 1)
     positive(nbytes, "", "nbytes")
-    search = _Search(collective, fabric, nbytes, pieces, elements, root, until)
+    search = _Search(collective, fabric, nbytes, cut, model_for(fabric, fabric.ranks, model), until)
     attempts: list[Attempt] = []
     best: FastestSchedule | None = None
     for attempt, schedule, price in search.attempts():
@@ -139,17 +144,16 @@ class _Search:
         collective: str,
         fabric: Fabric,
         nbytes: float,
-        pieces: int | None,
-        elements: int | None,
-        root: int,
+        cut: ArrayCut,
+        model: str,
         until: float,
     ):
-        self._collective, self._fabric, self._nbytes, self._root = collective, fabric, nbytes, root
-        self._pieces, self._elements, self._until = pieces, elements, until
+        self._collective, self._fabric, self._nbytes, self._root = collective, fabric, nbytes, cut.root
+        self._pieces, self._elements, self._model, self._until = cut.pieces, cut.elements, model, until
         self._latency = fabric.alpha + 2 * max(link.latency for link in fabric.links)
         self._rooted = collective in ("broadcast", "reduce")
         #: Pieces of the array of which every rank has a part: all-reduces are divided among the ranks.
-        self._base = pieces or (fabric.ranks if collective == "all-reduce" else 1)
+        self._base = cut.pieces or (fabric.ranks if collective == "all-reduce" else 1)
 
     def attempts(self) -> Iterator[_Result]:
         """Yield the attempts of all methods, those that are ready at once first."""
@@ -161,7 +165,7 @@ class _Search:
     def _attempt(self, method: str, make: Callable[[], Schedule]) -> _Result:
         try:
             schedule = make()
-            price = cost(schedule, self._fabric, self._nbytes / whole_elements(schedule))
+            price = cost(schedule, self._fabric, self._nbytes / whole_elements(schedule), self._model)
         except OutOfTime:
             return _failed(method, "out of time")
         except InputError as error:  # such as a pair without a route, or no switch that multicasts
@@ -191,7 +195,8 @@ class _Search:
 
     def _built(self, name: str, parts: int, how: dict[str, Any]) -> Schedule:
         n = self._fabric.ranks
-        schedule = build(name, self._collective, n, self._elements or default_elements(n, parts), **how)
+        elements = default_elements(n, parts) if self._elements is None else self._elements
+        schedule = build(name, self._collective, n, elements, **how)
         verify(schedule)
         return schedule
 
@@ -206,7 +211,7 @@ class _Search:
         limit = fraction(self._until, 0.3, 20.0) - now()
 
         def make() -> Schedule:
-            elements = self._elements or default_elements(n, pieces)
+            elements = default_elements(n, pieces) if self._elements is None else self._elements
             operation = layout(self._collective, n, elements, pieces, self._root)
             return least_steps(operation, links, time_limit=max(limit, 0.1)).schedule
 
@@ -302,7 +307,9 @@ class _Search:
             lengths = sorted({1, lengths[-1], max(1, round(longest * 0.42))}, reverse=True)
         before = inf
         for pieces in [self._pieces] if self._pieces else [pipeline.unit * length for length in lengths]:
-            elements = self._elements or default_elements(self._fabric.ranks, pieces)
+            elements = self._elements
+            if not isinstance(elements, int):  # trees serve no all-to-all, which alone has other sizes
+                elements = default_elements(self._fabric.ranks, pieces)
             method = f"{pipeline.words}, {pipeline.depth} deep, {pieces} piece{'s' * (pieces > 1)}"
             result = self._attempt(method, partial(make, pieces, elements))
             yield result

@@ -154,7 +154,7 @@ BAD = [
     ([*COST, "--fabric", "ring:8"], ["schedule", "nothing given"]),
     ([*COST, "all-gather", "--algorithms", "optimal", *LIGHT], ["--algorithms", "optimal", "electrical"]),
     ([*COST, "all-gather", "--algorithms", "optimal", *WIRES, "--ranks", "2"], ["--ranks", "2", "4"]),
-    ([*COST, "all-gather", "--algorithms", "optimal", *WIRES, "--model", "flow"], ["--model", "auto"]),
+    ([*COST, "all-gather", "--algorithms", "optimal", *WIRES, "--model", "kernel"], ["kernel", "ring:4"]),
     ([*COST, "all-gahter", "--algorithms", "optimal", *WIRES], ["all-gahter", "all-gather"]),
     ([*COST, "all-gather", "--algorithms", "optimal", *WIRES, "--radix", "4"], ["--radix", "4", "use"]),
     ([*COST, "a", "b", "c", "--fabric", "ring:8"], ["a b c"]),

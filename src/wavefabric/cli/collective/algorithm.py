@@ -5,13 +5,23 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from wavefabric.base.errors import InputError
+import numpy as np
+
+from wavefabric.base.errors import InputError, ensure
 from wavefabric.base.files.input import MOST_SCHEDULE, naming
 from wavefabric.cli.common.files import read_text
-from wavefabric.cli.common.options import OutputOptions, argument, changed, check_range, option, options
+from wavefabric.cli.common.options import (
+    OutputOptions,
+    argument,
+    changed,
+    check_range,
+    option,
+    options,
+    refuse,
+)
 from wavefabric.cli.common.parse import parse_shape
 from wavefabric.collectives import Schedule, from_json, verify
-from wavefabric.collectives.conditions import default_elements, whole_elements
+from wavefabric.collectives.conditions import ArrayCut, default_elements, whole_elements
 from wavefabric.collectives.formats.msccl.read import from_msccl
 from wavefabric.collectives.formats.mscclpp.read import from_mscclpp, is_mscclpp
 from wavefabric.collectives.registry import ALGORITHMS, build, channels_of, why_refused
@@ -43,6 +53,30 @@ class AlgorithmOptions:
     radix: int | None = option("Ranks that meet in a round. [default: 2]")
     root: int = option("Of broadcast, reduce, gather, scatter.", default=0)
     grid: str | None = option("Ranks as a grid, such as 4x8.")
+    matrix: Path | None = option(
+        "all-to-all: elements that each rank sends to each other, a file with a row per sender (CSV)."
+    )
+
+    def message_sizes(self, collective: str | None) -> np.ndarray | None:
+        """Return the numbers of ``--matrix``, shape (ranks, ranks); None if not given."""
+        if self.matrix is None:
+            return None
+        ensure(collective == "all-to-all", "--matrix", f"given with {collective}", "with all-to-all")
+        refuse(changed(self, "elements"), "with --matrix", "one of the two")
+        rows = [line.replace(",", " ").split() for line in read_text(self.matrix, "matrix").splitlines()]
+        rows = [row for row in rows if row]
+        for row in rows:
+            for text in row:
+                plain = text.isascii() and text.isdigit() and len(text) < 16
+                ensure(plain, f"{self.matrix}", f"{text[:40]} given", "whole numbers from 0")
+            where = f"row of {len(row)} numbers among {len(rows)} rows"
+            ensure(len(row) == len(rows), f"{self.matrix}", where, "one row per rank, with a number per rank")
+        return np.array(rows, np.int64).reshape(len(rows), -1)
+
+    def cut(self, collective: str) -> ArrayCut:
+        """Return how the options say that the array of a collective operation is cut."""
+        matrix = self.message_sizes(collective)
+        return ArrayCut(self.pieces, self.elements if matrix is None else matrix, self.root)
 
     @property
     def parts(self) -> int:
@@ -105,7 +139,9 @@ def build_by_name(
     if why := why_refused(algorithm, collective, ranks, **chosen):
         raise InputError(why)
     parts = options.parts * channels_of(algorithm, chosen["grid"])
-    elements = default_elements(ranks, parts) if options.elements is None else options.elements
+    elements = options.message_sizes(collective)
+    if elements is None:
+        elements = default_elements(ranks, parts) if options.elements is None else options.elements
     schedule = build(algorithm, collective, ranks, elements, **chosen)
     verify(schedule)
     return schedule

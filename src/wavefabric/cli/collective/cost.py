@@ -190,14 +190,12 @@ def _optimal(
         raise InputError(f"--algorithms: optimal given with photonic {fabric.name}; allowed: electrical ones")
     if options.ranks not in (None, fabric.ranks):
         refuse(changed(options, "ranks"), "with --algorithms optimal", f"{fabric.ranks}, or without")
-    if model not in ("auto", usual := model_for(fabric, fabric.ranks)):
-        raise InputError(f"--model: {model} given with --algorithms optimal; allowed: auto, {usual}")
     choice("COLLECTIVE", collective, dict.fromkeys(c for a in ALGORITHMS.values() for c in a.collectives))
     from wavefabric.fabric.fastest import fastest_schedule  # and the solvers, which no other algorithm needs
 
-    how = {"pieces": options.pieces, "elements": options.elements, "root": options.root}
+    cut = options.cut(collective)
     fastest = [
-        fastest_schedule(collective, fabric, size, until=now() + _SECONDS / len(sizes), **how)
+        fastest_schedule(collective, fabric, size, cut, model=model, until=now() + _SECONDS / len(sizes))
         for size in sizes
     ]
     costs, methods = tuple(each.cost for each in fastest), tuple(each.method for each in fastest)

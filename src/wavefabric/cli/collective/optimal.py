@@ -64,7 +64,7 @@ def optimal(
         # Over direct links the fewest rounds are found, unless a size asks for the least time.
         fewest = direct is not None and solver.bytes is None
         if collective is not None and solver.steps is None and not fewest:
-            best, lines, facts = _least_time(collective, algorithm, fabric, size, until, quiet)
+            best, lines, facts = _least_time(collective, algorithm, fabric, size, solver.model, until, quiet)
             return show_made(best, options, more_lines=lines, more_facts=facts)
     if algorithm.pieces is None:
         algorithm = replace(algorithm, pieces=fabric.ranks if collective in _WHOLE else 1)
@@ -90,13 +90,20 @@ def optimal(
 
 
 def _least_time(
-    collective: str, algorithm: AlgorithmOptions, fabric: Fabric, size: int, until: float, quiet: bool
+    collective: str,
+    algorithm: AlgorithmOptions,
+    fabric: Fabric,
+    size: int,
+    model: str,
+    until: float,
+    quiet: bool,
 ) -> tuple[Schedule, list[tuple[str, str]], dict[str, Any]]:
     """Return the fastest schedule found for ``size`` B on an electrical fabric, with lines and facts."""
     begun = time.monotonic()
-    how: dict[str, Any] = {"pieces": algorithm.pieces, "elements": algorithm.elements, "root": algorithm.root}
     with status_line(quiet) as say:
-        fastest = fastest_schedule(collective, fabric, size, until=until, progress=say, **how)
+        fastest = fastest_schedule(
+            collective, fabric, size, algorithm.cut(collective), model=model, until=until, progress=say
+        )
     text, price = _cost_words(fastest.cost, size)
     most = ("gap", f"at most {100 * fastest.gap:.2f} % above the least time of any schedule")
     proved = fastest.gap <= EQUAL
@@ -247,6 +254,10 @@ class SolverOptions:
     rounds: int | None = option("optimal: rounds of all steps together. [default: --steps]", limits=(1, 4096))
     bytes: str | None = option(
         "optimal: of the whole array, for the time; electrical: asks for the least time. [default: 64M]"
+    )
+    model: str = option(
+        "optimal, with --bytes or switches: model of the time, auto, alpha-beta, flow, kernel.",
+        default="auto",
     )
     conditions: Path | None = option(
         "optimal: what is held before and after, a schedule (JSON) without transfers."

@@ -36,7 +36,7 @@ def _all_to_all(name: str, ranks: int, elements: int, pieces: int, radix: int) -
     in ``recv``. Block sizes differ between ranks, so each round uses new chunks of ``scratch``.
     """
     conditions = layout("all-to-all", ranks, elements, pieces)
-    local_parts = conditions.sizes[0][0].reshape(ranks, pieces)
+    blocks_of = conditions.sizes[0].reshape(ranks, ranks, pieces)  # by sender and receiver
     rank = np.arange(ranks)[:, None]
     send, recv, scratch = 0, 1, 2
     buffer, chunk_of = np.full(ranks, send), (rank + np.arange(ranks)) % ranks * pieces
@@ -54,7 +54,8 @@ def _all_to_all(name: str, ranks: int, elements: int, pieces: int, radix: int) -
         nonlocal base
         first = base + np.arange(blocks.size) * pieces
         base += blocks.size * pieces
-        sizes.append(local_parts[(rank - blocks % passed + blocks) % ranks].reshape(ranks, -1))
+        origin = (rank - blocks % passed) % ranks
+        sizes.append(blocks_of[origin, (origin + blocks) % ranks].reshape(ranks, -1))
         return first
 
     parts = [move(1, rank, rank * pieces, rank * pieces, (send, recv))]

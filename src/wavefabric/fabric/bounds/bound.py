@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import chain
 
 import numpy as np
 
@@ -98,13 +99,15 @@ def schedule_bound(
     """Return a lower bound on the time of any schedule for the operation of ``schedule``; see `bound`.
 
     If it is none of the collective operations that have a name, the bound is the latency of one round plus
-    the time of the GPU that takes longest to send, or to receive, the bytes that it must.
+    the time of the GPU that takes longest to send, or to receive, the bytes that it must, or of the data of
+    one GPU for one other that must cross a cut.
     """
     of = operation(schedule)
     if of.collective == "custom":
-        out, into = _custom(schedule, element_bytes)
-        needs = _port_needs(_electrical(fabric, schedule.ranks), out, into) if into.any() else ()
-        return _total(fabric, needs, 2, incremental)
+        electrical = _electrical(fabric, schedule.ranks)
+        out, into, messages = _custom(schedule, element_bytes)
+        needs = chain(_port_needs(electrical, out, into), _message_needs(electrical, messages))
+        return _total(fabric, needs if into.any() else (), 2, incremental)
     whole = float(of.counts.sum()) * element_bytes
     if of.counts.size % schedule.ranks:
         parts = np.full(schedule.ranks, whole / schedule.ranks)
@@ -179,6 +182,18 @@ def _port_needs(fabric: Fabric, out: np.ndarray, into: np.ndarray) -> Iterator[_
         yield float(times[g]), f"{fabric.gpus[g]} {verb} at least {binary_bytes(amount[g])}"
 
 
+def _message_needs(fabric: Fabric, messages: np.ndarray) -> Iterator[_Need]:
+    """Yield the time in s that each cut takes for ``messages[a, b]`` bytes from GPU a to b, and why."""
+    for gpus, out, into in tightest_by_size(fabric):
+        inside = np.isin(np.arange(len(messages)), list(gpus))
+        for word, rate, amount in (
+            ("out of", out, messages[inside][:, ~inside].sum()),
+            ("into", into, messages[~inside][:, inside].sum()),
+        ):
+            why = f"{binary_bytes(amount)} {word} {_some(fabric, gpus)}"
+            yield float(amount / rate) if rate else np.inf, why
+
+
 def _needs(collective: str, fabric: Fabric, parts: np.ndarray, whole: float, root: int) -> Iterator[_Need]:
     n = len(parts)
     ranks = np.arange(n)
@@ -247,8 +262,10 @@ def _across(collective: str, inside, outside, has_root, whole: float, reverse: b
     return amounts[collective]
 
 
-def _custom(schedule: Schedule, element_bytes: float) -> tuple[np.ndarray, np.ndarray]:
+def _custom(schedule: Schedule, element_bytes: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the fewest bytes that each rank must send, and receive, in an operation without a name.
+
+    The third array has the bytes from each rank to each of what one rank alone has and one alone needs.
 
     An item is a piece of data: a sum of contributions of ranks. A rank must receive an item if its result
     contains contributions that it does not hold at the beginning. A rank must send an item if another rank
@@ -259,12 +276,14 @@ def _custom(schedule: Schedule, element_bytes: float) -> tuple[np.ndarray, np.nd
         parts[item][rank] |= origins
     sent: dict[tuple[int, int], float] = {}  # by rank and item; the first chunk counts
     received: dict[tuple[int, int], float] = {}
+    takers: dict[int, set[int]] = defaultdict(set)
     for (rank, buffer, chunk), (item, origins) in schedule.post.items():
-        lacks = origins & ~parts[item][rank]
+        lacks = origins & ~parts[item].get(rank, 0)
         if not lacks:
             continue
         size = float(schedule.sizes[buffer][rank, chunk]) * element_bytes
         received.setdefault((rank, item), size)
+        takers[item].add(rank)
         once = twice = 0
         for held in parts[item].values():
             once, twice = once | held, twice | once & held
@@ -275,7 +294,11 @@ def _custom(schedule: Schedule, element_bytes: float) -> tuple[np.ndarray, np.nd
         np.bincount([rank for rank, _ in each], list(each.values()), schedule.ranks)
         for each in (sent, received)
     )
-    return out, into
+    messages = np.zeros((schedule.ranks, schedule.ranks))
+    for (holder, item), size in sent.items():
+        if len(takers[item]) == len(parts[item]) == 1:
+            messages[holder, min(takers[item])] += size
+    return out, into, messages
 
 
 def _some(fabric: Fabric, gpus: frozenset[int]) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 
 from wavefabric.base.errors import InputError
 from wavefabric.fabric.electrical.fabric import Fabric, Link
-from wavefabric.fabric.electrical.static_routes import resource_use, wires
+from wavefabric.fabric.electrical.static_routes import Wires, resource_use, wires
 from wavefabric.fabric.photonic.fabric import PhotonicFabric
 
 #: Largest number of sinks for which the exact bottleneck is searched.
@@ -18,6 +18,8 @@ MOST_SINKS = 256
 #: Largest number of GPUs and switches for which all cuts are searched, and for which one cut per wire is
 #: searched; largest number of pairs of wires in the second search.
 MOST_SEARCHED, MOST_NODES, MOST_CROSSINGS = 16, 1024, 1 << 26
+#: Largest number of bandwidths, the highest ones, at which sets of nodes joined by such links are compared.
+_MOST_BANDWIDTHS = 8
 
 
 @dataclass(frozen=True)
@@ -72,9 +74,10 @@ def tightest_by_size(fabric: Fabric) -> list[tuple[frozenset[int], float, float]
 
     A cut is (set of GPUs, B/s out of it, B/s into it). In fabrics of up to `MOST_SEARCHED` GPUs and switches
     all cuts are compared. In larger fabrics each wire gives one cut: the nodes closer to the wire's beginning
-    than to its end against the others, where a link of c B/s has the length 1/c. Among these cuts are the
-    halves of meshes and tori, sockets, nodes and racks. Beyond `MOST_NODES` nodes, or `MOST_CROSSINGS` pairs
-    of wires, the list is empty. The result does not depend on the numbering of GPUs.
+    than to its end against the others, where a link of c B/s has the length 1/c. So does each set of nodes
+    that links of some bandwidth or more join. Both are compared with switches moved, too. Among these cuts
+    are the halves of meshes and tori, sockets, nodes and racks. Beyond `MOST_NODES` nodes, or
+    `MOST_CROSSINGS` pairs of wires, the list is empty. The result does not depend on the numbering of GPUs.
     """
     w, n = wires(fabric), fabric.ranks
     nodes, capacities = n + len(fabric.switches), []
@@ -86,6 +89,8 @@ def tightest_by_size(fabric: Fabric) -> list[tuple[frozenset[int], float, float]
 
         far = dijkstra(csr_matrix((1 / w.bandwidth, (w.source, w.target)), shape=(nodes, nodes))).T
         sides = far[w.source] < far[w.target] * (1 - 1e-9)
+        sides = np.concatenate((sides, _joined_by_fast_links(w, nodes)))
+        sides = np.concatenate((sides, _switches_moved(sides, w, n)))
     else:
         return []
     sides = sides[(sides[:, :n].any(axis=1)) & ~sides[:, :n].all(axis=1)]
@@ -100,6 +105,35 @@ def tightest_by_size(fabric: Fabric) -> list[tuple[frozenset[int], float, float]
             # Add rounding errors of the sums, so that the bound stays valid.
             cuts[i] = gpus, *(float(each[i]) * (1 + 1e-12) for each in capacities)
     return list(cuts.values())
+
+
+def _joined_by_fast_links(w: Wires, nodes: int) -> np.ndarray:
+    """Return the sets of nodes that wires of at least each bandwidth join: masks, shape (sets, nodes)."""
+    from scipy.sparse import csr_array
+    from scipy.sparse.csgraph import connected_components
+
+    sets = []
+    for least in np.unique(w.bandwidth)[-_MOST_BANDWIDTHS:]:
+        fast = w.bandwidth >= least
+        graph = csr_array((np.ones(fast.sum()), (w.source[fast], w.target[fast])), shape=(nodes, nodes))
+        count, number = connected_components(graph, connection="weak")
+        sets.append(number == np.arange(count)[:, None])
+    return np.concatenate(sets)
+
+
+def _switches_moved(sides: np.ndarray, w: Wires, gpus: int) -> np.ndarray:
+    """Return ``sides`` with each switch moved to the side from which it receives more than it sends away.
+
+    ``sides[i, node]``: whether a node is inside cut i. The GPUs, the first ``gpus`` nodes, stay. All switches
+    move at once, and then once more as the others did.
+    """
+    from scipy.sparse import csr_array
+
+    rate = csr_array((w.bandwidth, (w.source, w.target)), shape=(sides.shape[1],) * 2)
+    for _ in range(2):
+        came, left = sides @ rate, (rate @ (~sides).T).T
+        sides = np.concatenate((sides[:, :gpus], (left < came)[:, gpus:]), axis=1)
+    return sides
 
 
 @lru_cache(maxsize=64)
