@@ -15,8 +15,8 @@ from scipy.sparse.csgraph import breadth_first_order, connected_components
 from wavefabric.base.errors import InputError, ensure
 from wavefabric.collectives.formats.buffers import CollectiveArrays, buffer_map
 from wavefabric.collectives.formats.msccl import format as fmt
-from wavefabric.collectives.formats.races import unordered
 from wavefabric.collectives.levels import hazards
+from wavefabric.collectives.plans.races import unordered
 from wavefabric.collectives.sizes import ragged, within_groups
 
 #: Steps of a cycle that an error names.
@@ -224,8 +224,8 @@ def check_races(a: fmt.MscclAlgorithm) -> None:
     send; and after all steps before those.
     """
     later, earlier = conflicts(a.arrays, a.steps, a.gpu, np.argsort(a.order))
-    # Most orders follow from waits within the GPU alone, which concern few steps.
-    for causes, group in ((a.causes[:, :2], a.gpu), (a.causes, np.zeros_like(a.gpu))):
+    # Most orders follow from waits within a GPU alone.
+    for causes, group in ((a.causes[:, :2], a.gpu), (a.causes, None)):
         racing = unordered(a.order, causes.tolist(), later, earlier, group)
         later, earlier = later[racing], earlier[racing]
     if later.size:
