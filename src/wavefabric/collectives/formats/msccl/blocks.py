@@ -4,16 +4,13 @@ import numpy as np
 
 from wavefabric.base.errors import InputError
 from wavefabric.collectives.formats.buffers import CollectiveArrays
+from wavefabric.collectives.formats.moves import LimitExceeded
 from wavefabric.collectives.formats.msccl import format as fmt
 from wavefabric.collectives.formats.msccl.check import conflicts
 from wavefabric.collectives.sizes import ragged, within_groups
 
 
-class MscclLimitExceeded(Exception):
-    """Raised for an exceeded limit that more channels or fewer blocks might satisfy; the message names it."""
-
-
-class TooManySteps(MscclLimitExceeded):
+class TooManySteps(LimitExceeded):
     """Raised if a thread block has more steps than MSCCL allows: shorter lanes might help."""
 
 
@@ -31,7 +28,7 @@ def build_blocks(
         while longest >= 4:
             try:
                 return _thread_blocks(moves, arrays, *_lanes(moves, arrays.gpus, joint, longest))
-            except MscclLimitExceeded as error:
+            except LimitExceeded as error:
                 why, longest = str(error), longest // 2 if isinstance(error, TooManySteps) else 0
     limits = f"{fmt.BLOCKS} thread blocks per GPU, {fmt.WAITED_BLOCK + 1} of them waited for"
     raise InputError(f"MSCCL: {why}; allowed: {limits}, {fmt.CHANNELS} channels")
@@ -69,7 +66,7 @@ def _channels(ends: list[list[int]], gpus: int) -> np.ndarray:
         mask = taken.get((a, b), 0) if a != b else 0
         channel = next((c for c in range(fmt.CHANNELS) if not full[c] and not mask >> c & 1), None)
         if channel is None:
-            raise MscclLimitExceeded(f"GPU {a}: more than {fmt.CHANNELS} channels")
+            raise LimitExceeded(f"GPU {a}: more than {fmt.CHANNELS} channels")
         taken[a, b] = mask | 1 << channel
         used[list({a, b}), channel] += 1
         chosen[lane] = channel
@@ -92,7 +89,7 @@ def _thread_blocks(
     present, block = np.unique(owner, return_inverse=True)
     number = np.bincount(gpu[present], minlength=arrays.gpus)
     if (most := number.max(initial=0)) > fmt.BLOCKS:
-        raise MscclLimitExceeded(f"GPU {number.argmax()}: {most} thread blocks, of {fmt.BLOCKS}")
+        raise LimitExceeded(f"GPU {number.argmax()}: {most} thread blocks, of {fmt.BLOCKS}")
     later, earlier = _waits(work, *conflicts(arrays, work, gpu[owner], time))
     length = np.maximum(np.bincount(later, minlength=work.size), 1)
     end = np.cumsum(length)  # row after each step, nops before it
@@ -171,9 +168,7 @@ def _block_order(gpu: np.ndarray, waited_for: np.ndarray) -> tuple[np.ndarray, n
     ids[rank] = within_groups(gpu[rank])
     if waited_for.any() and ids[waited_for].max() > fmt.WAITED_BLOCK:
         at = gpu[waited_for][ids[waited_for].argmax()]
-        raise MscclLimitExceeded(
-            f"GPU {at}: more than {fmt.WAITED_BLOCK + 1} thread blocks that others wait for"
-        )
+        raise LimitExceeded(f"GPU {at}: more than {fmt.WAITED_BLOCK + 1} thread blocks that others wait for")
     return rank, ids
 
 

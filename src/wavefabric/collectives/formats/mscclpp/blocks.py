@@ -8,11 +8,8 @@ import numpy as np
 
 from wavefabric.base.errors import ensure
 from wavefabric.collectives.formats.buffers import ChunkAt, CollectiveArrays
+from wavefabric.collectives.formats.moves import LimitExceeded
 from wavefabric.collectives.formats.mscclpp import format as fmt
-
-
-class PlanLimitExceeded(Exception):
-    """Raised if a limit is exceeded that fewer or more thread blocks might satisfy; the message names it."""
 
 
 class _Block:
@@ -62,7 +59,7 @@ class _Block:
 
 def _within(rank: int, count: int, most: int, what: str) -> None:
     if count > most:
-        raise PlanLimitExceeded(f"GPU {rank}: {count} {what}, of {most}")
+        raise LimitExceeded(f"GPU {rank}: {count} {what}, of {most}")
 
 
 def _number(values: list, value: Any) -> int:
@@ -197,7 +194,8 @@ class PlanWriter:
         """
         self._switchable(self._free(reads + writes))
         block.moves += 1
-        accesses = [(self._at(at), False) for at in reads] + [(self._at(at), True) for at in writes]
+        sides = enumerate((reads, writes))  # the caller of a chunk's rank accessed it first
+        accesses = [(self.memory.setdefault(at, [at[0]]), w == 1) for w, side in sides for at in side]
         for memory, write in accesses:
             for number in memory if write else memory[:1]:
                 if not (block.known | block.news) >> number & 1:
@@ -227,9 +225,6 @@ class PlanWriter:
             block.unmet = True
             _within(block.rank, len(block.ops), fmt.OPERATIONS, "operations of a thread block")
         self.todo = []
-
-    def _at(self, at: ChunkAt) -> list[int]:
-        return self.memory.setdefault(at, [at[0]])  # by the caller
 
     def _order(self, number: int, block: _Block) -> None:
         """Add a signal and a wait, so that access ``number`` precedes the next operation of ``block``.
@@ -272,33 +267,37 @@ class PlanWriter:
         self._round()
 
     def gpus(self) -> list[dict[str, Any]]:
-        """Return the GPUs of the plan as in its JSON; `PlanLimitExceeded` names a limit that is exceeded."""
-        made = []
-        for rank, (table, sizes) in enumerate(zip(self.tables, self.arrays.sizes.tolist(), strict=True)):
-            blocks = [block for block in self.blocks if block.rank == rank and block.ops]
-            for block in blocks:
-                _within(rank, len(block.ops), fmt.OPERATIONS, "operations of a thread block")
-                _within(rank, max(map(len, block.used.values())), fmt.CHANNELS, "channels of a thread block")
-            _within(rank, len(table["semaphores"]), fmt.SEMAPHORES, "semaphores")
-            rows = []
-            for number, block in enumerate(blocks):
-                kinds = [kind for kind in ("memory", "switch") if block.used[kind]]
-                channels = [{"channel_type": kind, "channel_ids": block.used[kind]} for kind in kinds]
-                refs = [{"access_channel_type": "memory", "remote_buffer_ids": block.used["buffers"]}]
-                row = {"id": number, "ops": block.ops, "channels": channels, "remote_buffer_refs": refs}
-                rows.append(row)
-            channels = [{"channel_type": "memory", "connected_to": table["memory"]}]
-            for ranks, kind in table["switch"]:
-                groups = [{"size": len(ranks), "ranks": ranks}]
-                channels.append({"channel_type": "switch", "buffer_type": kind, "rank_groups": groups})
-            access = {"access_channel_types": ["memory"]}
-            gpu: dict[str, Any] = {"id": rank, "input_chunks": sizes[0], "output_chunks": sizes[1]}
-            scratch = max(self.slots[rank], sizes[2]) if self.packets else sizes[2]
-            gpu |= {"scratch_chunks": scratch, "channels": channels}
-            gpu["remote_buffers"] = [{"rank": peer, "type": kind} | access for peer, kind in table["buffers"]]
-            gpu |= {"semaphores": [{"init_value": 0}] * len(table["semaphores"]), "threadblocks": rows}
-            made.append(gpu)
-        return made
+        """Return the GPUs of the plan as in its JSON; `LimitExceeded` names a limit that is exceeded."""
+        return [self._gpu(rank, table) for rank, table in enumerate(self.tables)]
+
+    def _gpu(self, rank: int, table: dict[str, list]) -> dict[str, Any]:
+        blocks = [block for block in self.blocks if block.rank == rank and block.ops]
+        for block in blocks:
+            _within(rank, len(block.ops), fmt.OPERATIONS, "operations of a thread block")
+            _within(rank, max(map(len, block.used.values())), fmt.CHANNELS, "channels of a thread block")
+        _within(rank, len(table["semaphores"]), fmt.SEMAPHORES, "semaphores")
+        rows = []
+        for number, block in enumerate(blocks):
+            kinds = [kind for kind in ("memory", "switch") if block.used[kind]]
+            channels = [{"channel_type": kind, "channel_ids": block.used[kind]} for kind in kinds]
+            refs = [{"access_channel_type": "memory", "remote_buffer_ids": block.used["buffers"]}]
+            rows.append({"id": number, "ops": block.ops, "channels": channels, "remote_buffer_refs": refs})
+        channels = [{"channel_type": "memory", "connected_to": table["memory"]}]
+        for ranks, kind in table["switch"]:
+            groups = [{"size": len(ranks), "ranks": ranks}]
+            channels.append({"channel_type": "switch", "buffer_type": kind, "rank_groups": groups})
+        access = {"access_channel_types": ["memory"]}
+        inputs, outputs, scratch = self.arrays.sizes[rank].tolist()
+        return {
+            "id": rank,
+            "input_chunks": inputs,
+            "output_chunks": outputs,
+            "scratch_chunks": max(self.slots[rank], scratch) if self.packets else scratch,
+            "channels": channels,
+            "remote_buffers": [{"rank": peer, "type": kind} | access for peer, kind in table["buffers"]],
+            "semaphores": [{"init_value": 0}] * len(table["semaphores"]),
+            "threadblocks": rows,
+        }
 
 
 def _chunks(m: dict[str, int], side: str) -> list[ChunkAt]:
