@@ -25,12 +25,12 @@ def graphs(draw):
 
 def ancestors(causes, event):
     """The event, and all that precede it."""
-    found, todo = set(), [event]
+    reached, todo = set(), [event]
     while todo:
-        if (at := todo.pop()) not in found:
-            found.add(at)
+        if (at := todo.pop()) not in reached:
+            reached.add(at)
             todo += [cause for cause in causes[at] if cause >= 0]
-    return found
+    return reached
 
 
 @settings(max_examples=100)

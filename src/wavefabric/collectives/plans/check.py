@@ -136,19 +136,19 @@ class _Replay:
         self.log.begin(step, f"rank {rank}")
         for address, write in (*((each, False) for each in sources), *((each, True) for each in targets)):
             staged = address.buffer == STAGING
-            place = address.key, step.call % self.plan.slots if staged else 0
+            at = address.key, step.call % self.plan.slots if staged else 0
             packet = self.plan.packets and staged
             if packet and write:
-                self.packets[place] = self.begun[rank]
+                self.packets[at] = self.begun[rank]
             elif packet:
-                self.met[rank] = self.log.event(self.met[rank], self.packets[place])
-            self.log.access(place, write, -1 if packet and not write else self.met[rank], self.done[rank])
+                self.met[rank] = self.log.event(self.met[rank], self.packets[at])
+            self.log.access(at, write, -1 if packet and not write else self.met[rank], self.done[rank])
 
     def check(self) -> None:
         """Raise `ScheduleError` for the first access that another one may overtake."""
 
-        def name(place: tuple[int, int]) -> str:
-            address = self.addresses[place[0]]
+        def name(at: tuple[int, int]) -> str:
+            address = self.addresses[at[0]]
             staged = address.buffer == STAGING
             where = f"staging buffer {-1 - address.key}" if staged else f"buffer {address.buffer}"
             return f"{where} of rank {address.rank}"

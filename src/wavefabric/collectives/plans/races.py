@@ -26,7 +26,7 @@ class EventLog:
     def __init__(self):
         self._causes: list[tuple[int, ...]] = []
         self._passes: list[tuple[Any, Any]] = []
-        self._places: dict[Hashable, int] = {}
+        self._addresses: dict[Hashable, int] = {}
         self._accesses = array("q")
 
     def event(self, *causes: int) -> int:
@@ -38,30 +38,30 @@ class EventLog:
         """Begin a pass, whose accesses need no order among themselves; errors name ``what`` or ``who``."""
         self._passes.append((what, who))
 
-    def access(self, place: Hashable, write: bool, start: int, done: int) -> None:
+    def access(self, address: Hashable, write: bool, start: int, done: int) -> None:
         """Record an access in the current pass, which comes after event ``start`` and is done at ``done``.
 
         ``start`` is −1 if it need not be ordered after earlier ones, such as that of a packet with a flag.
         """
-        number = self._places.setdefault(place, len(self._places))
+        number = self._addresses.setdefault(address, len(self._addresses))
         self._accesses.extend((number, write, start, done, len(self._passes) - 1))
 
-    def check(self, name: str, place_name: Callable[[Any], str]) -> None:
+    def check(self, name: str, name_of: Callable[[Any], str]) -> None:
         """Raise `ScheduleError` for the first access that is not ordered after an earlier one.
 
-        ``name``: that of the program; ``place_name`` returns the words for a place.
+        ``name``: that of the program; ``name_of`` returns the words for an address.
         """
-        place, write, start, done, inside = np.array(self._accesses, np.int64).reshape(-1, 5).T
-        pairs = np.stack(hazards(place, np.arange(place.size), write > 0))
+        address, write, start, done, inside = np.array(self._accesses, np.int64).reshape(-1, 5).T
+        pairs = np.stack(hazards(address, np.arange(address.size), write > 0))
         # Who reads a packet does not learn all that its writer knows: compare writes with writes, too.
         writes = np.flatnonzero(write)
-        again = writes[np.stack(hazards(place[writes], writes, write[writes] > 0))]
+        again = writes[np.stack(hazards(address[writes], writes, write[writes] > 0))]
         later, earlier = np.concatenate((pairs, again), axis=1)
         apart = (inside[later] != inside[earlier]) & (start[later] >= 0)
         later, earlier = later[apart], earlier[apart]
         racing = unordered(range(len(self._causes)), self._causes, start[later], done[earlier])
         for one, other in sorted(zip(later[racing], earlier[racing], strict=True))[:1]:
-            where = place_name(list(self._places)[place[one]])
+            where = name_of(list(self._addresses)[address[one]])
             text = f"{self._passes[inside[one]][0]} {'writes' if write[one] else 'reads'} {where}, "
             text += f"{'written' if write[other] else 'read'} by {self._passes[inside[other]][1]}"
             raise ScheduleError(f"{name}: {text}, and nothing orders them")
@@ -91,10 +91,10 @@ def unordered(
         for event, bit in zip(before.tolist(), (number[here] - first).tolist(), strict=True):
             bits[event] = 1 << bit
         for event in order[time[before].min() : time[then].max() + 1]:
-            known = bits[event]
+            past = bits[event]
             for cause in causes[event]:
-                known |= history[cause]
-            history[event] = known
+                past |= history[cause]
+            history[event] = past
         pairs = zip(then.tolist(), before.tolist(), strict=True)
         result[here] = [not history[event] & bits[other] for event, other in pairs]
     return result

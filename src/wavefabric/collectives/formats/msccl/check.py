@@ -226,6 +226,8 @@ def check_races(a: fmt.MscclAlgorithm) -> None:
     later, earlier = conflicts(a.arrays, a.steps, a.gpu, np.argsort(a.order))
     # Most orders follow from waits within a GPU alone.
     for causes, group in ((a.causes[:, :2], a.gpu), (a.causes, None)):
+        if not later.size:
+            return
         racing = unordered(a.order, causes.tolist(), later, earlier, group)
         later, earlier = later[racing], earlier[racing]
     if later.size:

@@ -15,13 +15,13 @@ from wavefabric.collectives.formats.mscclpp import format as fmt
 class _Block:
     """A thread block of an execution plan, while its operations are being written.
 
-    ``known``: accesses that are certain to be done, as the bits of a whole number. ``since``: its accesses
+    ``history``: accesses that are certain to be done, as the bits of a whole number. ``since``: its accesses
     since its threads last met.
     """
 
-    def __init__(self, rank: int, instance: int, number: int, known: int):
+    def __init__(self, rank: int, instance: int, number: int, history: int):
         self.rank, self.instance, self.number, self.moves = rank, instance, number, 0
-        self.known, self.since = known, 0
+        self.history, self.since = history, 0
         #: Whether the threads did anything since they last met, and whether some of them have waited.
         self.unmet, self.waited = False, False
         #: Waits of the block before its moves of the current round, and the accesses it learns of by them.
@@ -37,7 +37,7 @@ class _Block:
         self.unmet = self.waited = False
 
     def settle(self) -> None:
-        self.known, self.since = self.known | self.since, 0
+        self.history, self.since = self.history | self.since, 0
 
     def sync(self, name: str, key: str, number: int, at: int = -1) -> None:
         """Add a signal or wait at the end of the block, or with ``at`` 0 at its beginning.
@@ -131,7 +131,7 @@ class PlanWriter:
             slot = {"type": "s", "index": self.slots[dst], "size": m["count"]}
             self.slots[dst] += m["count"]
             # A sender that hears nothing from the receiver could reuse a half of its scratch too early.
-            if (dst, src) not in self.pairs and not block.known >> dst & 1:
+            if (dst, src) not in self.pairs and not block.history >> dst & 1:
                 self._order(dst, block)
             self._do(block, reads, [], "ppkt", [source], [self._remote(block, dst, slot)])
             sources = [target, slot] if add else [slot]
@@ -198,7 +198,7 @@ class PlanWriter:
         accesses = [(self.memory.setdefault(at, [at[0]]), w == 1) for w, side in sides for at in side]
         for memory, write in accesses:
             for number in memory if write else memory[:1]:
-                if not (block.known | block.news) >> number & 1:
+                if not (block.history | block.news) >> number & 1:
                     self._order(number, block)
         letters = "".join(fmt.MOVES[name]).lower()
         kind = "switch" if "m" in letters else "memory" if "r" in letters else "none"
@@ -212,7 +212,7 @@ class PlanWriter:
             for wait in block.waits:
                 block.sync(*wait)
                 block.unmet = block.waited = True
-            block.known |= block.news
+            block.history |= block.news
             block.waits, block.news = [], 0
         for block, accesses, op in self.todo:
             if block.waited:
@@ -252,18 +252,18 @@ class PlanWriter:
             kind, at, key = "rlx" if begin else "", 0 if begin else -1, "channel_ids"
             other.sync(f"{kind}signal", key, other.use("memory", link[other.rank]), at)
             block.waits.append((f"{kind}wait", key, block.use("memory", link[block.rank])))
-        block.news |= 1 << number if begin else other.known
+        block.news |= 1 << number if begin else other.history
 
     def _end(self) -> None:
         """Add signals and waits: the call of a rank may end only when others are done with its arrays."""
         for block in self.blocks:
             block.settle()
-            self.callers[block.rank] |= block.known
+            self.callers[block.rank] |= block.history
         for (rank, *_), memory in sorted(self.memory.items(), key=lambda item: item[0][0]):
             for number in memory:
                 if not self.callers[rank] >> number & 1 and (there := self.by[number]):
                     self._order(number, self._block(rank, there.rank, there.instance, False))
-                    self.callers[rank] |= there.known
+                    self.callers[rank] |= there.history
         self._round()
 
     def gpus(self) -> list[dict[str, Any]]:

@@ -15,7 +15,7 @@ from wavefabric.collectives.plans.races import EventLog
 from wavefabric.collectives.structure import ScheduleError
 
 #: A piece of a buffer of a rank, in one of two halves of scratch: rank, buffer, piece, half.
-_Place = tuple[int, int, int, int]
+_Address = tuple[int, int, int, int]
 
 
 def run_order(program: PlanProgram) -> list[PlanOperation]:
@@ -40,7 +40,7 @@ class _Block:
         self.met, self.done = self.log.event(self.met, self.done, *learned), self.log.event()
         self.pending.clear()
 
-    def told(self, thread: int) -> tuple[int, ...]:
+    def released(self, thread: int) -> tuple[int, ...]:
         return self.met, *self.pending.get(thread, ())
 
 
@@ -51,8 +51,8 @@ class _Replay:
         self.proxies = {end: start for end in program.peers if end[1] == "port"}
         self.blocks = [[_Block(code, self.log, start) for code in blocks] for blocks in program.code]
         self.call, self.begun, self.order = [-1] * ranks, [start] * ranks, []
-        #: Packets by place: call, when the call of the sender began, when what they are made of was read.
-        self.packets: dict[_Place, tuple[int, int, int]] = {}
+        #: Packets by address: call, when the call of the sender began, when what they are made of was read.
+        self.packets: dict[_Address, tuple[int, int, int]] = {}
         #: Sources of packets, and chunks that, if possible, stay until packets made of them are read, so that
         #: packets can be bypassed; ``forced``: not possible.
         self.origins, self.kept, self.forced = {}, Counter(), False
@@ -128,11 +128,11 @@ class _Replay:
             if any(keys.count(key) > len(self.sent[key]) for key in keys):
                 return False
             for thread, key in enumerate(keys):
-                told, begun = self.sent[key].popleft()
-                block.pending[thread] += (begun,) if op.name == "rlxwait" and key[1] == "memory" else told
+                released, begun = self.sent[key].popleft()
+                block.pending[thread] += (begun,) if op.name == "rlxwait" and key[1] == "memory" else released
         elif op.name in ("signal", "rlxsignal", "sem_release"):
             for thread, key in enumerate(keys):
-                self._signal(op.rank, key, block.told(thread), op.name == "rlxsignal")
+                self._signal(op.rank, key, block.released(thread), op.name == "rlxsignal")
         elif op.name == "barrier":
             sent = self.sent[op.rank, "barrier", op.numbers[0]]
             if block.arrived < 0:
@@ -152,12 +152,12 @@ class _Replay:
             return self._move(block, op)
         return True
 
-    def _signal(self, rank: int, key: tuple, told: tuple[int, ...], relaxed: bool = False) -> None:
+    def _signal(self, rank: int, key: tuple, released: tuple[int, ...], relaxed: bool = False) -> None:
         if key[1] == "port":  # the proxy does earlier requests first
-            self.proxies[key] = self.log.event(self.proxies[key], *told)
-            told = (self.proxies[key],)
-        told = (self.begun[rank],) if relaxed and key[1] == "memory" else told
-        self.sent[self.program.peers.get(key, key)].append((told, self.begun[rank]))
+            self.proxies[key] = self.log.event(self.proxies[key], *released)
+            released = (self.proxies[key],)
+        released = (self.begun[rank],) if relaxed and key[1] == "memory" else released
+        self.sent[self.program.peers.get(key, key)].append((released, self.begun[rank]))
 
     def _move(self, block: _Block, op: PlanOperation) -> bool:
         """Replay an operation's reads and writes, unless they must wait; return whether they were replayed.
@@ -167,7 +167,7 @@ class _Replay:
         """
         call, port = self.call[op.rank], bool(op.ends)
 
-        def at(span: PieceSpan, n: int) -> _Place:
+        def at(span: PieceSpan, n: int) -> _Address:
             return span.rank, span.buffer, span.first + n, call % 2 if span.half else 0
 
         # A port sends packets as they are.
@@ -184,15 +184,15 @@ class _Replay:
             begin, done, reads = block.met, block.done, []
             if port:
                 begin, done = self.proxies[op.ends[number]], self.log.event()
-                begin = self.log.event(begin, *block.told(number))
+                begin = self.log.event(begin, *block.released(number))
             for n in range(sources[0].count):
                 self.log.begin(op, op)
                 chunks = [at(source, n) for source in sources]
                 came = [self.packets[chunk][1:] for chunk in chunks if chunk in packets]
-                learned = [event for known in came for event in known]
+                learned = [event for packet in came for event in packet]
                 read, start = done, self.log.event(begin, *learned) if came else begin
                 if any(target.packets for target in targets):
-                    read = self.log.event(*(known[1] for known in came))
+                    read = self.log.event(*(packet[1] for packet in came))
                     reads.append(read)
                 for chunk in chunks:
                     if chunk in packets:
@@ -220,8 +220,8 @@ class _Replay:
             self.order.append(op)
         return True
 
-    def _name(self, place: _Place) -> str:
-        return self.program.chunk_name(*place[:3])
+    def _name(self, address: _Address) -> str:
+        return self.program.chunk_name(*address[:3])
 
     def _need(self, right: bool, text: str, *of: object) -> None:
         if not right:
