@@ -17,7 +17,7 @@ from wavefabric.collectives.sizes import within_groups
 from wavefabric.collectives.structure import ScheduleError
 
 #: Bits of causal histories in memory at once.
-_BITS = 1 << 30
+_BITS = 1 << 28
 
 
 class EventLog:
@@ -34,9 +34,12 @@ class EventLog:
         self._causes.append(causes)
         return len(self._causes) - 1
 
-    def begin(self, what: Any, who: Any) -> None:
-        """Begin a pass, whose accesses need no order among themselves; errors name ``what`` or ``who``."""
-        self._passes.append((what, who))
+    def begin(self, what: Any, who: Any = None) -> None:
+        """Begin a pass, whose accesses need no order among themselves; errors name ``what``.
+
+        Errors about later accesses name ``who``, which is ``what`` by default.
+        """
+        self._passes.append((what, who or what))
 
     def access(self, address: Hashable, write: bool, start: int, done: int) -> None:
         """Record an access in the current pass, which comes after event ``start`` and is done at ``done``.

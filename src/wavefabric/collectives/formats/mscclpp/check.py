@@ -112,7 +112,7 @@ class _Replay:
         ended = self.log.event(self.begun[rank], *(block.met for block in blocks))
         self.begun[rank] = self.log.event(ended)
         self.call[rank] += 1
-        self.log.begin(*[f"the caller of rank {rank}"] * 2)
+        self.log.begin(f"the caller of rank {rank}")
         for at in self.arrays:
             if at[0] == rank:
                 self.log.access((*at, 0), True, ended, self.begun[rank])
@@ -186,7 +186,7 @@ class _Replay:
                 begin, done = self.proxies[op.ends[number]], self.log.event()
                 begin = self.log.event(begin, *block.released(number))
             for n in range(sources[0].count):
-                self.log.begin(op, op)
+                self.log.begin(op)
                 chunks = [at(source, n) for source in sources]
                 came = [self.packets[chunk][1:] for chunk in chunks if chunk in packets]
                 learned = [event for packet in came for event in packet]
