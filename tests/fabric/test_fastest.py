@@ -148,4 +148,4 @@ def test_unequal_sizes_pass_through_rails_where_the_spine_is_narrow():
     fabric = from_toml(f'name = "narrow"\nalpha = "1 us"\nfamily = {family}\n')
     fastest = fastest_schedule("all-to-all", fabric, GIB, ArrayCut(elements=sizes))
     assert fastest.method.startswith("algorithm hierarchical")
-    assert fastest.gap < 0.2
+    assert fastest.gap < 0.4  # the bound counts what leaves one node, not what leaves its busiest adapter

@@ -23,6 +23,10 @@ Row = tuple[ChunkAt, ChunkAt, int, bool, int]
 _APART = 1 << 32
 
 
+class LimitExceeded(Exception):
+    """Raised for an exceeded limit of a runtime that other thread blocks might satisfy; it is named."""
+
+
 def proved(
     name: str,
     arrays: CollectiveArrays,

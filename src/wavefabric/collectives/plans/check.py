@@ -1,9 +1,9 @@
 """Verify an execution plan: no deadlock, no race whatever the timing, and the values of its schedule.
 
 The checker does not use the reasoning that placed the waits. It replays the instructions of several calls and
-compares every access with the latest accesses of all other ranks by vector clocks (`clocks.py`). If all
-accesses are ordered, every interleaving gives the same values; one is then replayed symbolically, and must
-give the schedule's sums, in the same order, at the same addresses.
+compares every access with the latest accesses of all other ranks (`races.py`). If all accesses are ordered,
+every interleaving gives the same values; one is then replayed symbolically, and must give the schedule's
+sums, in the same order, at the same addresses.
 """
 
 from collections import Counter, defaultdict, deque
@@ -11,10 +11,10 @@ from collections.abc import Iterator, Sequence
 from functools import reduce
 from typing import NamedTuple
 
-from wavefabric.collectives.plans.clocks import Accesses, Clock
 from wavefabric.collectives.plans.moves import STAGING, Address, Move, pieces
 from wavefabric.collectives.plans.order import Signal, Wait
 from wavefabric.collectives.plans.plan import ExecutionPlan, Instruction
+from wavefabric.collectives.plans.races import EventLog
 from wavefabric.collectives.structure import ScheduleError, chunk_name, units
 
 #: Number of consecutive calls that are replayed: staging buffers are reused after two.
@@ -28,11 +28,16 @@ def check_execution_plan(plan: ExecutionPlan) -> None:
     threads of a block. `ScheduleError`, in one line: the first move that another access may overtake, a rank
     that waits for ever, or the faults of `check_values`.
     """
-    state = _ClockState(plan)
-    for step in run_order(plan, CALLS):
-        state.do(step)
+    replay = _Replay(plan)
+    try:
+        for step in run_order(plan, CALLS):
+            replay.do(step)
+    except ScheduleError:
+        replay.check()  # a race before the rank that waits for ever
+        raise
     for rank in range(plan.schedule.ranks):
-        state.do(_Step(rank, CALLS, -1, None))
+        replay.do(_Step(rank, CALLS, -1, None))
+    replay.check()
     check_values(plan)
 
 
@@ -85,61 +90,70 @@ def run_order(plan: ExecutionPlan, calls: int) -> Iterator[_Step]:
         raise ScheduleError(f"{plan.schedule.name}: {rank} waits for ever: {here}")
 
 
-class _ClockState:
-    """Tracks the vector clocks of all ranks and the accesses so far, during a replay of several calls."""
+class _Replay:
+    """Records the accesses of a replay of several calls, and when the threads of each rank's block meet."""
 
     def __init__(self, plan: ExecutionPlan):
-        ranks = range(plan.schedule.ranks)
-        self.plan = plan
-        self.clocks = [Clock(rank, len(ranks)) for rank in ranks]
-        self.accesses: dict[tuple, Accesses] = defaultdict(Accesses)
-        #: Clocks sent with each signal so far, by (sending rank, receiving rank).
-        self.sent: dict[tuple[int, int], list[list[int]]] = defaultdict(list)
-        addresses = {address for move in plan.moves for address in (*move.sources, *move.targets)}
-        self.buffers = [[a for a in addresses if a.rank == rank and a.buffer != STAGING] for rank in ranks]
-        #: Clock that packets of each rank carry: the time of the rank when its call began.
-        self.begun = [[0] * len(ranks) for _ in ranks]
+        self.plan, self.log, ranks = plan, EventLog(), range(plan.schedule.ranks)
+        start = self.log.event()
+        #: By rank, events: its threads last met; the same without what the rank learned from others; when its
+        #: call began, likewise; what its threads did since they met is done.
+        self.met, self.alone, self.begun = ([start] * len(ranks) for _ in range(3))
+        self.done = [self.log.event() for _ in ranks]
+        #: Events known by each signal so far, by (sending rank, receiving rank); events of packets' senders.
+        self.sent: dict[tuple[int, int], list[int]] = defaultdict(list)
+        self.packets: dict[tuple, int] = {}
+        self.addresses = {a.key: a for move in plan.moves for a in (*move.sources, *move.targets)}
+        arrays = [address for address in self.addresses.values() if address.buffer != STAGING]
+        self.buffers = [[address for address in arrays if address.rank == rank] for rank in ranks]
 
     def do(self, step: _Step) -> None:
-        """Replay a step and check its accesses; the step of a rank's caller writes all of its buffers."""
-        rank, does, clock = step.rank, step.does, self.clocks[step.rank]
+        """Replay a step; the step of a rank's caller writes all of its buffers."""
+        rank, does = step.rank, step.does
         if isinstance(does, Move):
-            clock.move += 1
-            for address in does.sources:
-                self._access(step, address, write=False)
-            for address in does.targets:
-                self._access(step, address, write=True)
+            self._move(step, does.sources, does.targets)
             return
-        clock.barrier()
+        self._meet(rank)
         if does is None:
-            clock.move += 1
-            for address in self.buffers[rank]:
-                self._access(step, address, write=True)
-            clock.barrier()
-            self.begun[rank][rank] = clock.told()[rank]
+            self._move(step, (), self.buffers[rank])
+            self._meet(rank)
+            self.begun[rank] = self.alone[rank]
         elif isinstance(does, Signal):
             for peer in does.to:
-                self.sent[rank, peer].append(clock.told())
+                self.sent[rank, peer].append(self.met[rank])
         elif isinstance(does, Wait):
             for peer, number in does.signals:
                 if count := step.call * self.plan.signals.get((peer, rank), 0) + number:
-                    clock.learn(self.sent[peer, rank][count - 1])
+                    self.met[rank] = self.log.event(self.met[rank], self.sent[peer, rank][count - 1])
 
-    def _access(self, step: _Step, address: Address, write: bool) -> None:
-        clock, staged = self.clocks[step.rank], address.buffer == STAGING
-        result = self.accesses[address.key, step.call % self.plan.slots if staged else 0]
-        packet = self.plan.packets and staged
-        if packet and not write:
-            clock.learn(result.begun)
-        for other, done in () if packet and not write else clock.unordered(result, write):
+    def _meet(self, rank: int) -> None:
+        self.alone[rank] = self.log.event(self.alone[rank], self.done[rank])
+        self.met[rank] = self.log.event(self.met[rank], self.alone[rank])
+        self.done[rank] = self.log.event()
+
+    def _move(self, step: _Step, sources: Sequence[Address], targets: Sequence[Address]) -> None:
+        rank = step.rank
+        self.log.begin(step, f"rank {rank}")
+        for address, write in (*((each, False) for each in sources), *((each, True) for each in targets)):
+            staged = address.buffer == STAGING
+            at = address.key, step.call % self.plan.slots if staged else 0
+            packet = self.plan.packets and staged
+            if packet and write:
+                self.packets[at] = self.begun[rank]
+            elif packet:
+                self.met[rank] = self.log.event(self.met[rank], self.packets[at])
+            self.log.access(at, write, -1 if packet and not write else self.met[rank], self.done[rank])
+
+    def check(self) -> None:
+        """Raise `ScheduleError` for the first access that another one may overtake."""
+
+        def name(at: tuple[int, int]) -> str:
+            address = self.addresses[at[0]]
+            staged = address.buffer == STAGING
             where = f"staging buffer {-1 - address.key}" if staged else f"buffer {address.buffer}"
-            raise ScheduleError(
-                f"{self.plan.schedule.name}: {step} {'writes' if write else 'reads'} {where} of rank "
-                f"{address.rank}, {done} by rank {other.actor}, and nothing orders them"
-            )
-        clock.access(result, write)
-        if packet and write:
-            result.begun = list(self.begun[step.rank])
+            return f"{where} of rank {address.rank}"
+
+        self.log.check(self.plan.schedule.name, name)
 
 
 def check_values(plan: ExecutionPlan) -> None:

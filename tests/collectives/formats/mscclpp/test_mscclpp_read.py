@@ -120,6 +120,39 @@ def test_a_packet_tells_that_the_packets_it_is_made_of_were_read():
         assert wrong(plan(name), 60) is None
 
 
+def _answered(*meets):
+    """Rank 0 sends a packet; one block of rank 1 reads it, another one then overwrites its source."""
+    memory = {"channel_type": "memory", "channel_ids": [0]}
+    refs = [{"access_channel_type": "memory", "remote_buffer_ids": [0]}]
+    here, there = ({**at, "index": 0, "size": 1} for at in ({"type": "o"}, {"buffer_id": 0}))
+    packet, output = here | {"type": "s"}, here | {"index": 1}
+    send = [{"name": "ppkt", "src_buff": [here], "dst_buff": [there]} | memory, {"name": "wait"} | memory]
+    read = [{"name": "upkt", "src_buff": [packet], "dst_buff": [output]}, *meets]
+    read.append({"name": "sem_release", "semaphore_ids": [0]})
+    answer = [{"name": "sem_acquire", "semaphore_ids": [0]}, {"name": "nop"}]
+    answer += [{"name": "put", "src_buff": [here], "dst_buff": [there]} | memory, {"name": "nop"}]
+    gpus = []
+    for rank, blocks in enumerate(([send], [read, [*answer, {"name": "signal"} | memory]])):
+        gpu = {"id": rank, "input_chunks": 0, "output_chunks": 2, "scratch_chunks": 2}
+        gpu["threadblocks"] = [
+            {"id": n, "ops": ops, "channels": [memory], "remote_buffer_refs": refs}
+            for n, ops in enumerate(blocks)
+        ]
+        gpu["channels"] = [{"channel_type": "memory", "connected_to": [1 - rank]}]
+        gpu["remote_buffers"] = [{"rank": 1 - rank, "type": "so"[rank]}]
+        gpus.append(gpu | {"semaphores": [{"init_value": 0}] * rank})
+    head = {"name": "answer", "collective": "custom", "protocol": "LL", "inplace": True}
+    return head | {"gpus": gpus}
+
+
+def test_signals_pass_on_what_a_packet_tells():
+    """That its source was read; only once all threads of the block know it."""
+    schedule = read(_answered({"name": "nop"}))
+    assert schedule.transfers[["src", "dst"]].tolist() == [(0, 1), (1, 0)]
+    early = "answer: rank 1, thread block 1, operation 2 (put) writes data[0] of rank 0, "
+    assert refused(_answered()).startswith(early)
+
+
 @pytest.mark.parametrize("flush", [False, True])
 def test_packets_without_an_answer_need_two_buffers(flush):
     """A rank may be in its next call when the other one has not read its packet of this call."""

@@ -7,21 +7,20 @@ algorithm needs more slots for a larger array. Sources: github.com/microsoft/msc
 """
 
 from bisect import bisect
-from collections import Counter
-from collections.abc import Callable, Sequence
 
 import numpy as np
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import breadth_first_order, connected_components
 
 from wavefabric.base.errors import InputError, ensure
-from wavefabric.collectives.formats.buffers import buffer_map
+from wavefabric.collectives.formats.buffers import CollectiveArrays, buffer_map
 from wavefabric.collectives.formats.msccl import format as fmt
 from wavefabric.collectives.levels import hazards
-from wavefabric.collectives.sizes import ragged
+from wavefabric.collectives.plans.races import unordered
+from wavefabric.collectives.sizes import ragged, within_groups
 
-#: Steps of a cycle that an error names, and entries of clocks in memory at once.
-_NAMED, _AT_ONCE = 6, 50_000_000
+#: Steps of a cycle that an error names.
+_NAMED = 6
 
 
 def check_msccl(text: str, *, slots: int = fmt.SLOTS) -> int | None:
@@ -54,6 +53,12 @@ def _first(wrong: np.ndarray) -> int | None:
     return int(np.argmax(wrong)) if wrong.any() else None
 
 
+def _refuse(a: fmt.MscclAlgorithm, wrong: np.ndarray, text: str, *columns: np.ndarray) -> None:
+    """Raise `InputError` for the first step that is ``wrong``, with its values of ``columns`` in ``text``."""
+    if (row := _first(wrong)) is not None:
+        raise InputError(a.step_name(row) + text.format(*(column[row] for column in columns)))
+
+
 def _check_chunks(a: fmt.MscclAlgorithm) -> None:
     for column, coll in enumerate(("allgather", "reduce_scatter")):
         times = a.gpus if a.coll == coll else 1
@@ -65,119 +70,63 @@ def _check_chunks(a: fmt.MscclAlgorithm) -> None:
 
 
 def _check_blocks(a: fmt.MscclAlgorithm) -> None:
-    blocks = a.blocks
-    names = [f"gpu {gpu} tb {number}" for gpu, number, *_ in blocks.tolist()]
-    for name, chan in zip(names, blocks["chan"].tolist(), strict=True):
-        ensure(chan < a.channels, f"{name} chan", chan, f"below nchannels, {a.channels}")
+    if (row := _first(a.blocks["chan"] >= a.channels)) is not None:
+        gpu, number, *_, chan = a.blocks[row]
+        raise InputError(f"gpu {gpu} tb {number} chan: {chan}; allowed: below nchannels, {a.channels}")
     for direction in ("send", "recv"):
-        seen: dict[tuple[int, int, int], int] = {}
-        number: Counter[tuple[int, int]] = Counter()
-        for row in np.flatnonzero(blocks[direction] >= 0).tolist():
-            gpu, peer, chan = key = blocks[row][["gpu", direction, "chan"]].tolist()
-            there = f"gpu {peer} on channel {chan}, as tb {seen.get(key)}"
-            ensure(key not in seen, f"{names[row]} {direction}", there, "one block for each")
-            seen[key] = blocks["id"][row]
-            number[gpu, chan] += 1
+        blocks = a.blocks[a.blocks[direction] >= 0]
+        channel = blocks["gpu"].astype(np.int64) * fmt.CHANNELS + blocks["chan"]
+        connection = channel * a.gpus + blocks[direction]
+        again = within_groups(connection) > 0
+        if (row := _first(again | (within_groups(channel) >= fmt.PER_CHANNEL))) is not None:
+            gpu, number, *_, chan = blocks[row]
+            there = f"gpu {blocks[direction][row]} on channel {chan}, as tb"
+            first = blocks["id"][np.argmax(connection == connection[row])]
+            where = f"gpu {gpu} tb {number} {direction}"
+            ensure(not again[row], where, f"{there} {first}", "one block for each")
             actual = f"more than {fmt.PER_CHANNEL} blocks on channel {chan}"
-            ensure(number[gpu, chan] <= fmt.PER_CHANNEL, f"gpu {gpu} {direction}", actual, fmt.PER_CHANNEL)
+            raise InputError(f"gpu {gpu} {direction}: {actual}; allowed: {fmt.PER_CHANNEL}")
 
 
 def _check_steps(a: fmt.MscclAlgorithm) -> None:
     steps = a.steps
     kind, blocks = steps["type"], a.blocks[steps["block"]]
     for direction, needs in (("send", fmt.SENDS), ("recv", fmt.RECEIVES)):
-        if (row := _first(needs[kind] & (blocks[direction] < 0))) is not None:
-            raise InputError(f"{a.step_name(row)}: its block has {direction} -1; allowed: a GPU")
+        _refuse(a, needs[kind] & (blocks[direction] < 0), f": its block has {direction} -1; allowed: a GPU")
     for side, used in (("src", fmt.READS), ("dst", fmt.WRITES)):
-        size = a.arrays.sizes[blocks["gpu"], steps[f"{side}buf"]]
+        size, buffer = a.arrays.sizes[blocks["gpu"], steps[f"{side}buf"]], np.array(fmt.BUFFERS)
         first = steps[f"{side}off"].astype(np.int64)
-        if (row := _first(used[kind] & ((first < 0) | (first + steps["cnt"] > size)))) is not None:
-            actual = f"{first[row]} with cnt {steps['cnt'][row]}"
-            allowed = f"within the {size[row]} chunks of {fmt.BUFFERS[steps[f'{side}buf'][row]]}"
-            raise InputError(f"{a.step_name(row)} {side}off: {actual}; allowed: {allowed}")
+        wrong = used[kind] & ((first < 0) | (first + steps["cnt"] > size))
+        text = f" {side}off: {{}} with cnt {{}}; allowed: within the {{}} chunks of {{}}"
+        _refuse(a, wrong, text, first, steps["cnt"], size, buffer[steps[f"{side}buf"]])
     apart = np.abs(steps["srcoff"].astype(np.int64) - steps["dstoff"])
     overlap = (steps["srcbuf"] == steps["dstbuf"]) & (apart < steps["cnt"])
     # A sum may replace one of its terms; nothing else may overlap.
     overlap &= np.isin(kind, (fmt.CPY, fmt.RE)) | np.isin(kind, (fmt.RRC, fmt.RRCS)) & (apart > 0)
-    if (row := _first(overlap)) is not None:
-        raise InputError(f"{a.step_name(row)}: source and destination overlap; allowed: apart")
+    _refuse(a, overlap, ": source and destination overlap; allowed: apart")
 
 
 def _check_waits(a: fmt.MscclAlgorithm) -> None:
     steps, depid, deps = a.steps, a.steps["depid"], a.steps["deps"]
-    waits, own = depid >= 0, a.blocks["id"][steps["block"]]
-
-    def refuse(wrong: np.ndarray, text: Callable[[int], str]) -> None:
-        if (row := _first(waits & wrong)) is not None:
-            raise InputError(f"{a.step_name(row)}{text(row)}")
-
-    count = np.bincount(a.blocks["gpu"], minlength=a.gpus)
-    refuse(depid >= count[a.gpu], lambda row: f" depid: {depid[row]}; allowed: a tb of the GPU, or -1")
+    waits, blocks = depid >= 0, np.bincount(a.blocks["gpu"], minlength=a.gpus)
+    _refuse(a, depid >= blocks[a.gpu], " depid: {}; allowed: a tb of the GPU, or -1", depid)
     allowed = f"to {fmt.WAITED_BLOCK}, the runtime keeps it in 8 bits"
-    refuse(depid > fmt.WAITED_BLOCK, lambda row: f" depid: {depid[row]}; allowed: {allowed}")
+    _refuse(a, depid > fmt.WAITED_BLOCK, f" depid: {{}}; allowed: {allowed}", depid)
     lengths = np.bincount(steps["block"], minlength=len(a.blocks))
     first_block = np.searchsorted(a.blocks["gpu"], np.arange(a.gpus))
     there = lengths[np.where(waits, first_block[a.gpu] + depid, 0)]
-    refuse(
-        (deps < 0) | (deps >= there),
-        lambda row: f" deps: {deps[row]}; allowed: a step of tb {depid[row]}, which has {there[row]}",
-    )
-    itself = (depid == own) & (deps >= steps["s"])
-    refuse(itself, lambda row: f" deps: {deps[row]} of its own tb; allowed: an earlier one")
+    text = " deps: {}; allowed: a step of tb {}, which has {}"
+    _refuse(a, waits & ((deps < 0) | (deps >= there)), text, deps, depid, there)
+    itself = (depid == a.blocks["id"][steps["block"]]) & (deps >= steps["s"])
+    _refuse(a, itself, " deps: {} of its own tb; allowed: an earlier one", deps)
     target = steps[a.waited]
-    refuse(
-        (target["hasdep"] == 0) | (target["type"] == fmt.NOP),
-        lambda row: f" waits for {a.step_name(a.waited[row])}; allowed: steps with hasdep 1 that are no nop",
-    )
+    if (row := _first(waits & ((target["hasdep"] == 0) | (target["type"] == fmt.NOP)))) is not None:
+        allowed = "steps with hasdep 1 that are no nop"
+        raise InputError(f"{a.step_name(row)} waits for {a.step_name(a.waited[row])}; allowed: {allowed}")
     # The runtime adds what nops wait for to the next step, and counts steps by that.
     goes_on = np.append((steps["block"][1:] == steps["block"][:-1]) & waits[1:], False)[: steps.size]
-    if (row := _first((steps["type"] == fmt.NOP) & ~(waits & goes_on))) is not None:
-        allowed = "one that waits, before a step that waits too"
-        raise InputError(f"{a.step_name(row)}: a nop; allowed: {allowed}")
-
-
-def touches(steps: np.ndarray, first: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return all accesses to chunks in three arrays: row of the step, number of the chunk, whether it writes.
-
-    Reads come before writes. ``first``: the first chunk that each step reads, and that it writes (arrays).
-    """
-    columns = []
-    for used, number, write in ((fmt.READS, first[0], False), (fmt.WRITES, first[1], True)):
-        row = np.flatnonzero(used[steps["type"]])
-        at, within = ragged(steps["cnt"][row].astype(np.int64))
-        columns.append((row[at], number[row][at] + within, np.full(at.size, write)))
-    row, chunk, writes = (np.concatenate(column) for column in zip(*columns, strict=True))
-    return row, chunk, writes
-
-
-def run_order(a: fmt.MscclAlgorithm) -> list[int]:
-    """Return the steps of an algorithm, as row numbers, in an order in which they can run.
-
-    The algorithm must be free of deadlock. Receives come as soon after their sends as possible.
-    """
-    following: list[list[int]] = [[] for _ in range(a.steps.size)]
-    left = np.zeros(a.steps.size, np.int64)
-    same_block = np.flatnonzero(np.diff(a.steps["block"]) == 0)
-    edges = [(same_block, same_block + 1)]
-    edges += [(b[b >= 0], np.flatnonzero(b >= 0)) for b in (a.waited, a.senders)]
-    for before, after in edges:
-        np.add.at(left, after, 1)
-        for one, other in zip(before.tolist(), after.tolist(), strict=True):
-            following[one].append(other)
-    urgency = np.where(a.senders >= 0, 0, np.where(fmt.SENDS[a.steps["type"]], 1, 2)).tolist()
-    ready: tuple[list[int], ...] = ([], [], [])
-    for row in np.flatnonzero(left == 0)[::-1].tolist():
-        ready[urgency[row]].append(row)
-    missing = left.tolist()
-    order: list[int] = []
-    while any(ready):
-        row = next(rows for rows in ready if rows).pop()
-        order.append(row)
-        for other in following[row]:
-            missing[other] -= 1
-            if not missing[other]:
-                ready[urgency[other]].append(other)
-    return order
+    allowed = "one that waits, before a step that waits too"
+    _refuse(a, (steps["type"] == fmt.NOP) & ~(waits & goes_on), f": a nop; allowed: {allowed}")
 
 
 def check_deadlock(a: fmt.MscclAlgorithm, slots: int) -> int | None:
@@ -272,70 +221,38 @@ def check_races(a: fmt.MscclAlgorithm) -> None:
     """Refuse two unordered steps that access the same chunk, one of them writing.
 
     A step comes after the previous step of its block, the step that it waits for and, if it receives, the
-    send; and after all steps before those (vector clocks: Fidge 1988, Mattern 1989).
+    send; and after all steps before those.
     """
-    block, number, order = a.steps["block"], a.steps["s"], run_order(a)
-    buffers = buffer_map(a.arrays)
-    base = np.concatenate(([0], np.cumsum([table.shape[1] for table in buffers.present])))
-    first = []
-    for side in ("src", "dst"):
-        letter = a.steps[f"{side}buf"]
-        chunk = base[buffers.buffer[letter]] + buffers.shift[a.gpu, letter] + a.steps[f"{side}off"]
-        first.append(a.gpu * base[-1] + chunk)
-    row, chunk, writes = touches(a.steps, first)
-    pairs = np.unique(row[np.stack(hazards(chunk, np.argsort(order)[row], writes))], axis=1)
-    later, earlier = pairs[:, block[pairs[0]] != block[pairs[1]]]
-    unknown = ~_waited_for(a, later, earlier)
-    later, earlier = later[unknown], earlier[unknown]
-    columns = np.unique(block[earlier])
-    width = max(1, _AT_ONCE // max(1, a.steps.size))
-    for part in (columns[n : n + width] for n in range(0, columns.size, width)):
-        clocks, here = _clocks(a, order, part), np.isin(block[earlier], part)
-        after, before = later[here], earlier[here]
-        racing = clocks[after, np.searchsorted(part, block[before])] < number[before]
-        if racing.any():
-            one, other = (a.step_name(int(rows[np.argmax(racing)])) for rows in (before, after))
-            raise InputError(
-                f"{one} and {other} touch the same chunk in any order; allowed: one after the other"
-            )
+    later, earlier = conflicts(a.arrays, a.steps, a.gpu, np.argsort(a.order))
+    # Most orders follow from waits within a GPU alone.
+    for causes, group in ((a.causes[:, :2], a.gpu), (a.causes, None)):
+        if not later.size:
+            return
+        racing = unordered(a.order, causes.tolist(), later, earlier, group)
+        later, earlier = later[racing], earlier[racing]
+    if later.size:
+        pair = f"{a.step_name(earlier[0])} and {a.step_name(later[0])}"
+        raise InputError(f"{pair} touch the same chunk in any order; allowed: one after the other")
 
 
-def _waited_for(a: fmt.MscclAlgorithm, later: np.ndarray, earlier: np.ndarray) -> np.ndarray:
-    """Return whether the block of step ``later[i]`` has, up to this step, waited for ``earlier[i]``: bool.
+def conflicts(
+    arrays: CollectiveArrays, steps: np.ndarray, gpu: np.ndarray, time: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return two arrays: ``later[i]`` accesses a chunk after step ``earlier[i]`` of another block did.
 
-    A wait for a later step of the same block as ``earlier[i]`` counts too. Steps are numbers of rows.
+    At least one of the two steps writes it. Pairs are sorted, and left out if their order follows from that
+    of others. ``gpu`` and ``time``: the GPU of each step, and its position in the order of all steps.
     """
-    span = a.steps.size + 1
-
-    def pair(one: np.ndarray, other: np.ndarray) -> np.ndarray:
-        block = a.steps["block"].astype(np.int64)
-        return (block[one] * len(a.blocks) + block[other]) * span
-
-    waits = np.flatnonzero(a.waited >= 0)
-    key = pair(waits, a.waited[waits])
-    order = np.argsort(key, kind="stable")
-    # The last step waited for so far; it restarts with each pair of blocks, as keys grow from pair to pair.
-    last = np.append(np.maximum.accumulate((key + a.waited[waits])[order]), -1)
-    at = np.searchsorted((key + waits)[order], pair(later, earlier) + later, side="right") - 1
-    return last[at] >= pair(later, earlier) + earlier
-
-
-def _clocks(a: fmt.MscclAlgorithm, order: list[int], blocks: np.ndarray) -> np.ndarray:
-    """Return the last step of each of ``blocks`` that precedes each step, −1 for none: shape (steps, blocks).
-
-    Steps are numbered in their blocks. ``order``: all steps, as rows, in an order in which they can run.
-    """
-    clocks = np.full((a.steps.size, blocks.size), -1, np.int16)
-    column = np.full(len(a.blocks), -1)
-    column[blocks] = np.arange(blocks.size)
-    own, number = column[a.steps["block"]].tolist(), a.steps["s"].tolist()
-    before = np.where(a.steps["s"] > 0, np.arange(a.steps.size) - 1, -1)
-    befores = np.stack((before, a.waited, a.senders), axis=1).tolist()
-    for row in order:
-        clock = clocks[row]
-        for other in befores[row]:
-            if other >= 0:
-                np.maximum(clock, clocks[other], out=clock)
-                if own[other] >= 0:
-                    clock[own[other]] = max(clock[own[other]], number[other])
-    return clocks
+    buffers, accesses = buffer_map(arrays), []
+    base = np.cumsum([0, *(table.shape[1] for table in buffers.present)])
+    for side, used in (("src", fmt.READS), ("dst", fmt.WRITES)):
+        row = np.flatnonzero(used[steps["type"]])
+        letter, on = steps[f"{side}buf"][row], gpu[row]
+        first = on * base[-1] + base[buffers.buffer[letter]] + buffers.shift[on, letter]
+        at, within = ragged(steps["cnt"][row].astype(np.int64))
+        chunk = (first + steps[f"{side}off"][row])[at] + within
+        accesses.append((row[at], chunk, np.full(at.size, side == "dst")))
+    row, chunk, writes = (np.concatenate(column) for column in zip(*accesses, strict=True))
+    later, earlier = (row[at] for at in hazards(chunk, time[row], writes))
+    apart = steps["block"][later] != steps["block"][earlier]
+    return np.divmod(np.unique(later[apart] * steps.size + earlier[apart]), max(1, steps.size))

@@ -140,6 +140,41 @@ class MscclAlgorithm:
         senders[received] = sent
         return senders
 
+    @cached_property
+    def causes(self) -> np.ndarray:
+        """Return the steps that each step comes directly after, −1 for none: shape (steps, 3).
+
+        They are the previous step of its block, the step that it waits for, and the send that it receives.
+        """
+        before = np.where(self.steps["s"] > 0, np.arange(self.steps.size) - 1, -1)
+        return np.stack((before, self.waited, self.senders), axis=1)
+
+    @cached_property
+    def order(self) -> list[int]:
+        """Return the steps, as row numbers, in an order in which they can run, if there is no deadlock.
+
+        Receives come as soon after their sends as possible.
+        """
+        following: list[list[int]] = [[] for _ in range(self.steps.size)]
+        missing = np.count_nonzero(self.causes >= 0, axis=1)
+        for before in self.causes.T:
+            after = np.flatnonzero(before >= 0)
+            for one, other in zip(before[after].tolist(), after.tolist(), strict=True):
+                following[one].append(other)
+        urgency = np.where(self.senders >= 0, 0, np.where(SENDS[self.steps["type"]], 1, 2)).tolist()
+        ready: tuple[list[int], ...] = ([], [], [])
+        for row in np.flatnonzero(missing == 0)[::-1].tolist():
+            ready[urgency[row]].append(row)
+        left, order = missing.tolist(), []
+        while any(ready):
+            row = next(rows for rows in ready if rows).pop()
+            order.append(row)
+            for other in following[row]:
+                left[other] -= 1
+                if not left[other]:
+                    ready[urgency[other]].append(other)
+        return order
+
     def step_name(self, row: int) -> str:
         """Describe a step in words."""
         step = self.steps[row]

@@ -12,7 +12,7 @@ from wavefabric.base.files.input import MOST_SCHEDULE, parsed
 from wavefabric.collectives.formats.buffers import BufferMap, ChunkAt, buffer_map
 from wavefabric.collectives.formats.moves import Row, proved, straight
 from wavefabric.collectives.formats.msccl import format as fmt
-from wavefabric.collectives.formats.msccl.check import check_algorithm, run_order
+from wavefabric.collectives.formats.msccl.check import check_algorithm
 from wavefabric.collectives.schedule import MscclOrigin, Schedule
 
 
@@ -70,7 +70,7 @@ def _rows(a: fmt.MscclAlgorithm, buffers: BufferMap) -> tuple[list[Row], np.ndar
         used[gpu] += count
         return gpu, relay, used[gpu] - count
 
-    for row in run_order(a):
+    for row in a.order:
         kind, count, src, dst = kinds[row], counts[row], ends[0][row], ends[1][row]
         forwarded = src  # chunk that is sent on
         if fmt.RECEIVES[kind]:

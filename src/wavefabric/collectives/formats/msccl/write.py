@@ -60,7 +60,7 @@ def to_msccl(
         raise InputError(f"name: {title[:80]!r}; allowed: {allowed}")
     refuse_switches(schedule, "MSCCL")
     arrays, moves = written(schedule, instances, "MSCCL")
-    blocks, steps = build_blocks(_cut(moves), schedule.ranks, shared)
+    blocks, steps = build_blocks(_cut(moves), arrays, shared)
     coll, channels = _COLLS.get(arrays.collective, "custom"), int(blocks["chan"].max(initial=0)) + 1
     algorithm = fmt.MscclAlgorithm(title, proto, coll, arrays, channels, blocks, steps)
     check_algorithm(algorithm, slots)

@@ -8,32 +8,36 @@ import numpy as np
 
 from wavefabric.base.errors import ensure
 from wavefabric.collectives.formats.buffers import ChunkAt, CollectiveArrays
+from wavefabric.collectives.formats.moves import LimitExceeded
 from wavefabric.collectives.formats.mscclpp import format as fmt
-from wavefabric.collectives.plans.clocks import Access, Accesses, Clock
-
-
-class PlanLimitExceeded(Exception):
-    """Raised if a limit is exceeded that fewer or more thread blocks might satisfy; the message names it."""
 
 
 class _Block:
-    """A thread block of an execution plan, while its operations are being written."""
+    """A thread block of an execution plan, while its operations are being written.
 
-    def __init__(self, rank: int, instance: int, clock: Clock):
-        self.rank, self.instance, self.clock, self.moves = rank, instance, clock, 0
+    ``history``: accesses that are certain to be done, as the bits of a whole number. ``since``: its accesses
+    since its threads last met.
+    """
+
+    def __init__(self, rank: int, instance: int, number: int, history: int):
+        self.rank, self.instance, self.number, self.moves = rank, instance, number, 0
+        self.history, self.since = history, 0
         #: Whether the threads did anything since they last met, and whether some of them have waited.
         self.unmet, self.waited = False, False
-        #: Waits of the block before its moves of the current round, and the clocks it learns from them.
+        #: Waits of the block before its moves of the current round, and the accesses it learns of by them.
         self.waits: list[tuple[str, str, int]] = []
-        self.news: list[list[int]] = []
+        self.news = 0
         self.ops: list[dict[str, Any]] = []
         self.used: dict[str, list] = {"memory": [], "switch": [], "buffers": []}
 
     def meet(self) -> None:
         if self.unmet:
             self.ops.append({"name": "nop"})
-            self.clock.barrier()
+            self.settle()
         self.unmet = self.waited = False
+
+    def settle(self) -> None:
+        self.history, self.since = self.history | self.since, 0
 
     def sync(self, name: str, key: str, number: int, at: int = -1) -> None:
         """Add a signal or wait at the end of the block, or with ``at`` 0 at its beginning.
@@ -55,7 +59,7 @@ class _Block:
 
 def _within(rank: int, count: int, most: int, what: str) -> None:
     if count > most:
-        raise PlanLimitExceeded(f"GPU {rank}: {count} {what}, of {most}")
+        raise LimitExceeded(f"GPU {rank}: {count} {what}, of {most}")
 
 
 def _number(values: list, value: Any) -> int:
@@ -69,21 +73,23 @@ class PlanWriter:
     """Turns transfers (`MOVE`) into operations of thread blocks, with the signals that order them.
 
     The peers of a GPU form ``groups`` groups. A GPU has a thread block for each group, and a further one
-    whenever a block has ``longest`` transfers. Clocks are the vector clocks of `check.py`.
+    whenever a block has ``longest`` transfers. Accesses have numbers; the first are those of the ranks'
+    callers to their arrays before the call.
     """
 
     def __init__(self, arrays: CollectiveArrays, moves: np.ndarray, packets: bool, groups: int, longest: int):
         self.arrays, self.packets, self.groups, self.longest = arrays, packets, groups, longest
-        ranks, self.blocks, self.current = range(arrays.gpus), {}, {}
-        self.callers = [Clock(rank, arrays.gpus * (1 + fmt.BLOCKS)) for rank in ranks]
-        for caller in self.callers:
-            caller.barrier()
+        ranks, self.blocks, self.current = range(arrays.gpus), [], {}
+        #: Accesses that the caller of each rank knows to be done, and which block makes each access.
+        self.callers = [1 << rank for rank in ranks]
+        self.by: list[_Block | None] = [None for _ in ranks]
         #: Per rank: peers of channels, (GPUs, buffer) of switches, remote buffers, block pairs of semaphores.
         kinds = "memory", "switch", "buffers", "semaphores"
         self.tables: list[dict[str, list]] = [{kind: [] for kind in kinds} for _ in ranks]
-        self.todo: list[tuple[_Block, list[tuple[Accesses, bool]], dict[str, Any]]] = []
+        self.todo: list[tuple[_Block, list[tuple[list[int], bool]], dict[str, Any]]] = []
         self.links: dict[tuple, dict[int, int]] = {}
-        self.memory: dict[ChunkAt, Accesses] = {}
+        #: By chunk: the number of the last write, and of the reads since.
+        self.memory: dict[ChunkAt, list[int]] = {}
         #: Sums by switches whose multicast is still to come, by target: chunks accessed, rows.
         self.sums: dict[tuple, tuple[set[ChunkAt], list[dict[str, int]]]] = {}
         #: Packets lie behind plain scratch; a packet is as long as two chunks of scratch.
@@ -106,12 +112,10 @@ class PlanWriter:
     def _block(self, rank: int, peer: int, instance: int, more: bool = True) -> _Block:
         key = rank, (peer - rank) % self.arrays.gpus % self.groups, instance
         if key not in self.current or (more and self.current[key].moves >= self.longest):
-            number = sum(block.rank == rank for block in self.blocks.values())
+            number = sum(block.rank == rank for block in self.blocks)
             _within(rank, number + 1, fmt.BLOCKS, "thread blocks")
-            actor = self.arrays.gpus + rank * fmt.BLOCKS + number
-            clock = Clock(actor, len(self.callers[0].times))
-            clock.learn(self.callers[rank].told())
-            self.current[key] = self.blocks[actor] = _Block(rank, instance, clock)
+            self.current[key] = _Block(rank, instance, len(self.blocks), self.callers[rank])
+            self.blocks.append(self.current[key])
         return self.current[key]
 
     def _transfer(self, unit: list[dict[str, int]]) -> None:
@@ -127,7 +131,7 @@ class PlanWriter:
             slot = {"type": "s", "index": self.slots[dst], "size": m["count"]}
             self.slots[dst] += m["count"]
             # A sender that hears nothing from the receiver could reuse a half of its scratch too early.
-            if (dst, src) not in self.pairs and not block.clock.knows(Access(dst, 1, None)):
+            if (dst, src) not in self.pairs and not block.history >> dst & 1:
                 self._order(dst, block)
             self._do(block, reads, [], "ppkt", [source], [self._remote(block, dst, slot)])
             sources = [target, slot] if add else [slot]
@@ -189,12 +193,13 @@ class PlanWriter:
         ``reads`` and ``writes``: chunks that it accesses. ``sources`` and ``targets``: its buffers in JSON.
         """
         self._switchable(self._free(reads + writes))
-        block.clock.move, block.moves = object(), block.moves + 1
-        accesses = [(self._at(at), False) for at in reads] + [(self._at(at), True) for at in writes]
+        block.moves += 1
+        sides = enumerate((reads, writes))  # the caller of a chunk's rank accessed it first
+        accesses = [(self.memory.setdefault(at, [at[0]]), w == 1) for w, side in sides for at in side]
         for memory, write in accesses:
-            for other, _ in list(block.clock.unordered(memory, write)):
-                if not any(told[other.actor] >= other.time for told in block.news):
-                    self._order(other.actor, block)
+            for number in memory if write else memory[:1]:
+                if not (block.history | block.news) >> number & 1:
+                    self._order(number, block)
         letters = "".join(fmt.MOVES[name]).lower()
         kind = "switch" if "m" in letters else "memory" if "r" in letters else "none"
         more = {"reduce_op": "sum"} if "re" in name else {}
@@ -203,45 +208,42 @@ class PlanWriter:
 
     def _round(self) -> None:
         """End a round, whose signals are written: write the waits of blocks, and then their operations."""
-        for block in self.blocks.values():
+        for block in self.blocks:
             for wait in block.waits:
                 block.sync(*wait)
                 block.unmet = block.waited = True
-            for told in block.news:
-                block.clock.learn(told)
-            block.waits, block.news = [], []
+            block.history |= block.news
+            block.waits, block.news = [], 0
         for block, accesses, op in self.todo:
             if block.waited:
                 block.meet()
-            block.clock.move = object()
             for memory, write in accesses:
-                block.clock.access(memory, write)
+                memory[0 if write else len(memory) :] = [len(self.by)]
+            block.since |= 1 << len(self.by)
+            self.by.append(block)
             block.ops.append(op)
             block.unmet = True
             _within(block.rank, len(block.ops), fmt.OPERATIONS, "operations of a thread block")
         self.todo = []
 
-    def _at(self, at: ChunkAt) -> Accesses:
-        return self.memory.setdefault(at, Accesses(Access(at[0], 1, None)))  # by the caller
+    def _order(self, number: int, block: _Block) -> None:
+        """Add a signal and a wait, so that access ``number`` precedes the next operation of ``block``.
 
-    def _order(self, actor: int, block: _Block) -> None:
-        """Add a signal and a wait, so that what an actor did so far precedes the next operation of ``block``.
-
-        ``actor`` is a thread block, or the caller of a rank, which accesses its arrays before the call. If it
-        is the block itself, only the block's threads must meet.
+        With it goes all that its block, or the caller of a rank, did before. If it is an access of ``block``,
+        only the block's threads must meet.
         """
-        if actor == block.clock.actor:
+        there, begin = self.by[number], number < self.arrays.gpus
+        if there is block:
             block.waited = True
             return
-        begin = actor < self.arrays.gpus
-        other = self._block(actor, block.rank, block.instance, False) if begin else self.blocks[actor]
+        other = there or self._block(number, block.rank, block.instance, False)
         if not begin:
             other.meet()
-        pair = other.clock.actor, block.clock.actor
+        pair = other.number, block.number
         if other.rank == block.rank:
-            number = _number(self.tables[block.rank]["semaphores"], pair)
-            other.sync("sem_release", "semaphore_ids", number)
-            block.waits.append(("sem_acquire", "semaphore_ids", number))
+            semaphore = _number(self.tables[block.rank]["semaphores"], pair)
+            other.sync("sem_release", "semaphore_ids", semaphore)
+            block.waits.append(("sem_acquire", "semaphore_ids", semaphore))
         else:
             link = self.links.setdefault((min(pair), max(pair)), {})
             for one, peer in () if link else ((other.rank, block.rank), (block.rank, other.rank)):
@@ -250,51 +252,52 @@ class PlanWriter:
             kind, at, key = "rlx" if begin else "", 0 if begin else -1, "channel_ids"
             other.sync(f"{kind}signal", key, other.use("memory", link[other.rank]), at)
             block.waits.append((f"{kind}wait", key, block.use("memory", link[block.rank])))
-        block.news.append(self.callers[actor].told() if begin else other.clock.told())
+        block.news |= 1 << number if begin else other.history
 
     def _end(self) -> None:
         """Add signals and waits: the call of a rank may end only when others are done with its arrays."""
-        for block in self.blocks.values():
-            block.clock.barrier()
-            self.callers[block.rank].learn(block.clock.told())
-        for caller in self.callers:
-            for memory in [memory for at, memory in self.memory.items() if at[0] == caller.actor]:
-                for other, _ in list(caller.unordered(memory, True)):
-                    if not caller.knows(other):
-                        there = self.blocks[other.actor]
-                        block = self._block(caller.actor, there.rank, there.instance, False)
-                        self._order(other.actor, block)
-                        caller.learn(block.news[-1])
+        for block in self.blocks:
+            block.settle()
+            self.callers[block.rank] |= block.history
+        for (rank, *_), memory in sorted(self.memory.items(), key=lambda item: item[0][0]):
+            for number in memory:
+                if not self.callers[rank] >> number & 1 and (there := self.by[number]):
+                    self._order(number, self._block(rank, there.rank, there.instance, False))
+                    self.callers[rank] |= there.history
         self._round()
 
     def gpus(self) -> list[dict[str, Any]]:
-        """Return the GPUs of the plan as in its JSON; `PlanLimitExceeded` names a limit that is exceeded."""
-        made = []
-        for rank, (table, sizes) in enumerate(zip(self.tables, self.arrays.sizes.tolist(), strict=True)):
-            blocks = [block for block in self.blocks.values() if block.rank == rank and block.ops]
-            for block in blocks:
-                _within(rank, len(block.ops), fmt.OPERATIONS, "operations of a thread block")
-                _within(rank, max(map(len, block.used.values())), fmt.CHANNELS, "channels of a thread block")
-            _within(rank, len(table["semaphores"]), fmt.SEMAPHORES, "semaphores")
-            rows = []
-            for number, block in enumerate(blocks):
-                kinds = [kind for kind in ("memory", "switch") if block.used[kind]]
-                channels = [{"channel_type": kind, "channel_ids": block.used[kind]} for kind in kinds]
-                refs = [{"access_channel_type": "memory", "remote_buffer_ids": block.used["buffers"]}]
-                row = {"id": number, "ops": block.ops, "channels": channels, "remote_buffer_refs": refs}
-                rows.append(row)
-            channels = [{"channel_type": "memory", "connected_to": table["memory"]}]
-            for ranks, kind in table["switch"]:
-                groups = [{"size": len(ranks), "ranks": ranks}]
-                channels.append({"channel_type": "switch", "buffer_type": kind, "rank_groups": groups})
-            access = {"access_channel_types": ["memory"]}
-            gpu: dict[str, Any] = {"id": rank, "input_chunks": sizes[0], "output_chunks": sizes[1]}
-            scratch = max(self.slots[rank], sizes[2]) if self.packets else sizes[2]
-            gpu |= {"scratch_chunks": scratch, "channels": channels}
-            gpu["remote_buffers"] = [{"rank": peer, "type": kind} | access for peer, kind in table["buffers"]]
-            gpu |= {"semaphores": [{"init_value": 0}] * len(table["semaphores"]), "threadblocks": rows}
-            made.append(gpu)
-        return made
+        """Return the GPUs of the plan as in its JSON; `LimitExceeded` names a limit that is exceeded."""
+        return [self._gpu(rank, table) for rank, table in enumerate(self.tables)]
+
+    def _gpu(self, rank: int, table: dict[str, list]) -> dict[str, Any]:
+        blocks = [block for block in self.blocks if block.rank == rank and block.ops]
+        for block in blocks:
+            _within(rank, len(block.ops), fmt.OPERATIONS, "operations of a thread block")
+            _within(rank, max(map(len, block.used.values())), fmt.CHANNELS, "channels of a thread block")
+        _within(rank, len(table["semaphores"]), fmt.SEMAPHORES, "semaphores")
+        rows = []
+        for number, block in enumerate(blocks):
+            kinds = [kind for kind in ("memory", "switch") if block.used[kind]]
+            channels = [{"channel_type": kind, "channel_ids": block.used[kind]} for kind in kinds]
+            refs = [{"access_channel_type": "memory", "remote_buffer_ids": block.used["buffers"]}]
+            rows.append({"id": number, "ops": block.ops, "channels": channels, "remote_buffer_refs": refs})
+        channels = [{"channel_type": "memory", "connected_to": table["memory"]}]
+        for ranks, kind in table["switch"]:
+            groups = [{"size": len(ranks), "ranks": ranks}]
+            channels.append({"channel_type": "switch", "buffer_type": kind, "rank_groups": groups})
+        access = {"access_channel_types": ["memory"]}
+        inputs, outputs, scratch = self.arrays.sizes[rank].tolist()
+        return {
+            "id": rank,
+            "input_chunks": inputs,
+            "output_chunks": outputs,
+            "scratch_chunks": max(self.slots[rank], scratch) if self.packets else scratch,
+            "channels": channels,
+            "remote_buffers": [{"rank": peer, "type": kind} | access for peer, kind in table["buffers"]],
+            "semaphores": [{"init_value": 0}] * len(table["semaphores"]),
+            "threadblocks": rows,
+        }
 
 
 def _chunks(m: dict[str, int], side: str) -> list[ChunkAt]:

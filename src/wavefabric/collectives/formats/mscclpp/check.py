@@ -1,18 +1,21 @@
 """Verify an MSCCL++ execution plan: no deadlock and no race, whatever the timing.
 
-Operations are replayed over several calls, and accesses compared by vector clocks (`plans/clocks.py`); actors
-are thread blocks, the proxies that execute port operations of blocks, and each rank's caller between calls.
-Threads of a block meet only at ``nop`` and ``barrier``. A relaxed signal orders no memory: a rank that waits
-for it knows only that the other rank's call has begun (docs/tutorials/01-basic-concepts.md of MSCCL++).
+Operations are replayed over several calls, and accesses compared (`plans/races.py`). Events are meetings of
+the threads of a block, which meet only at ``nop`` and ``barrier``, requests done by the proxies that execute
+port operations, and what each rank's caller does between calls. A relaxed signal orders no memory: a rank
+that waits for it knows only that the other rank's call has begun (docs/tutorials/01-basic-concepts.md of
+MSCCL++).
 """
 
-from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections import Counter, defaultdict, deque
 
 from wavefabric.collectives.formats.mscclpp.operations import PieceSpan, PlanOperation, PlanProgram
 from wavefabric.collectives.plans.check import CALLS
-from wavefabric.collectives.plans.clocks import Access, Accesses, Clock
+from wavefabric.collectives.plans.races import EventLog
 from wavefabric.collectives.structure import ScheduleError
+
+#: A piece of a buffer of a rank, in one of two halves of scratch: rank, buffer, piece, half.
+_Address = tuple[int, int, int, int]
 
 
 def run_order(program: PlanProgram) -> list[PlanOperation]:
@@ -21,54 +24,44 @@ def run_order(program: PlanProgram) -> list[PlanOperation]:
 
 
 class _Block:
-    """How far a thread block has come in the replay of a call, and its vector clock.
+    """How far a thread block has come in the replay of a call, with events of an `EventLog`.
 
-    ``pending``: by thread, times that only this thread has learned; all learn them when they meet.
+    ``met``: its threads last met; ``done``: what they did since is done. ``pending``: by thread, events that
+    only this thread has learned of since; all learn of them when they meet.
     """
 
-    def __init__(self, code: list[PlanOperation], clock: Clock):
-        self.code, self.clock, self.at, self.arrived = code, clock, len(code), -1
-        self.pending: dict[int, list[int]] = {}
-        #: Reads known to be done, since packets made of them came: known to all threads, and to some.
-        self.done: tuple[set[Access], set[Access]] = set(), set()
+    def __init__(self, code: list[PlanOperation], log: EventLog, met: int):
+        self.code, self.at, self.arrived = code, len(code), -1
+        self.log, self.met, self.done = log, met, log.event()
+        self.pending: dict[int, list[int]] = defaultdict(list)
 
     def meet(self) -> None:
-        for told in self.pending.values():
-            self.clock.learn(told)
-        self.clock.barrier()
-        self.done[0].update(self.done[1])
-        self.pending = {}
+        learned = [event for events in self.pending.values() for event in events]
+        self.met, self.done = self.log.event(self.met, self.done, *learned), self.log.event()
+        self.pending.clear()
 
-    def told(self, thread: int) -> list[int]:
-        return list(map(max, self.clock.told(), self.pending.get(thread, self.clock.told())))
-
-    def tell(self, thread: int, told: list[int]) -> None:
-        self.pending[thread] = list(map(max, told, self.pending.get(thread, told)))
+    def released(self, thread: int) -> tuple[int, ...]:
+        return self.met, *self.pending.get(thread, ())
 
 
 class _Replay:
     def __init__(self, program: PlanProgram):
-        self.program, ranks = program, len(program.code)
-        ports = [end for end in program.peers if end[1] == "port"]
-        actors = ranks + sum(map(len, program.code)) + len(ports)
-        clocks = iter([Clock(actor, actors) for actor in range(actors)])
-        self.callers = [next(clocks) for _ in range(ranks)]
-        self.proxies = {end: next(clocks) for end in ports}
-        self.blocks = [[_Block(code, next(clocks)) for code in blocks] for blocks in program.code]
-        self.call, self.begun, self.order = [-1] * ranks, [[0] * actors] * ranks, []
-        #: Reads that each rank knows to be done when its call begins, besides those that its clock covers.
-        self.done: list[set[Access]] = [set() for _ in range(ranks)]
-        self.memory: dict[tuple, Accesses] = defaultdict(Accesses)
+        self.program, self.log, ranks = program, EventLog(), len(program.code)
+        start = self.log.event()
+        self.proxies = {end: start for end in program.peers if end[1] == "port"}
+        self.blocks = [[_Block(code, self.log, start) for code in blocks] for blocks in program.code]
+        self.call, self.begun, self.order = [-1] * ranks, [start] * ranks, []
+        #: Packets by address: call, when the call of the sender began, when what they are made of was read.
+        self.packets: dict[_Address, tuple[int, int, int]] = {}
         #: Sources of packets, and chunks that, if possible, stay until packets made of them are read, so that
         #: packets can be bypassed; ``forced``: not possible.
         self.origins, self.kept, self.forced = {}, Counter(), False
-        #: Clocks (release, relaxed) sent with each signal to a channel end, release of a semaphore, or block
-        #: at a barrier; and how many of them were consumed.
-        self.sent: dict[tuple, list[tuple[list[int], list[int]]]] = defaultdict(list)
-        self.taken: dict[tuple, int] = defaultdict(int)
+        #: Events (release, relaxed) known by each signal to a channel end, release of a semaphore, or block
+        #: at a barrier.
+        self.sent: dict[tuple, deque[tuple[tuple[int, ...], int]]] = defaultdict(deque)
         for rank, gpu in enumerate(program.plan.gpus):
             for number, each in enumerate(gpu.semaphores):
-                self.sent[rank, "semaphore", number] += [([0] * actors, [])] * each.init_value
+                self.sent[rank, "semaphore", number] += [((), start)] * each.init_value
         operations = [op for blocks in program.code for code in blocks for op in code]
         spans = {span for op in operations for part in op.parts for side in part for span in side}
         arrays = {(s.rank, s.buffer, n) for s in spans for n in range(s.first, s.first + s.count)}
@@ -108,70 +101,63 @@ class _Replay:
             stuck = [b.code[b.at] for blocks in self.blocks for b in blocks if b.at < len(b.code)]
             self._need(self.moved or not stuck or not self.forced, "{} waits for ever", *stuck[:1])
             self.forced = not self.moved
+        self.log.check(self.program.plan.name, self._name)
         return self.order
 
     def _between(self, rank: int) -> None:
         """Replay the caller of a rank between two calls, after all its blocks: it accesses the arrays."""
-        caller, self.moved = self.callers[rank], True
-        for block in self.blocks[rank]:
+        self.moved, blocks = True, self.blocks[rank]
+        for block in blocks:
             block.meet()
-            caller.learn(block.clock.told())
-        caller.barrier()
-        done = self.done[rank].union(*(block.done[0] for block in self.blocks[rank]))
-        self.done[rank] = {read for read in done if not caller.knows(read)}
+        ended = self.log.event(self.begun[rank], *(block.met for block in blocks))
+        self.begun[rank] = self.log.event(ended)
         self.call[rank] += 1
-        caller.move = (f"the caller of rank {rank}", self.call[rank])
+        self.log.begin(f"the caller of rank {rank}")
         for at in self.arrays:
             if at[0] == rank:
-                self._access(caller, (*at, 0), True, self.done[rank])
-        caller.barrier()
-        self.begun[rank] = caller.told()
-        for block in self.blocks[rank]:
+                self.log.access((*at, 0), True, ended, self.begun[rank])
+        for block in blocks:
+            block.met = self.begun[rank]
             if self.call[rank] < CALLS:
-                block.at, block.done = 0, (set(self.done[rank]), set())
-            block.clock.learn(self.begun[rank])
-            block.clock.barrier()
+                block.at = 0
 
     def _do(self, block: _Block, op: PlanOperation) -> bool:
         """Replay an operation unless it must wait; return whether it was replayed."""
         keys: list[tuple] = [(op.rank, "semaphore", n) for n in op.numbers] or list(op.ends)
         if op.name in ("wait", "rlxwait", "sem_acquire"):
-            if any(self.taken[key] + keys.count(key) > len(self.sent[key]) for key in keys):
+            if any(keys.count(key) > len(self.sent[key]) for key in keys):
                 return False
             for thread, key in enumerate(keys):
-                told = self.sent[key][self.taken[key]]
-                block.tell(thread, told[op.name == "rlxwait" and key[1] == "memory"])
-                self.taken[key] += 1
+                released, begun = self.sent[key].popleft()
+                block.pending[thread] += (begun,) if op.name == "rlxwait" and key[1] == "memory" else released
         elif op.name in ("signal", "rlxsignal", "sem_release"):
             for thread, key in enumerate(keys):
-                self._signal(op.rank, key, block.told(thread), op.name == "rlxsignal")
+                self._signal(op.rank, key, block.released(thread), op.name == "rlxsignal")
         elif op.name == "barrier":
             sent = self.sent[op.rank, "barrier", op.numbers[0]]
             if block.arrived < 0:
                 block.meet()
                 block.arrived, self.moved = len(sent) // op.blocks * op.blocks, True
-                sent.append((block.clock.told(), []))
+                sent.append(((block.met,), block.met))
             if len(sent) < block.arrived + op.blocks:
                 return False
-            for told, _ in sent[block.arrived : block.arrived + op.blocks]:
-                block.clock.learn(told)
+            block.met = self.log.event(*(sent[block.arrived + n][1] for n in range(op.blocks)))
             block.arrived = -1
         elif op.name == "nop":
             block.meet()
         elif op.name == "flush":
             for thread, end in enumerate(op.ends):
-                block.tell(thread, self.proxies[end].told())
+                block.pending[thread].append(self.proxies[end])
         else:
             return self._move(block, op)
         return True
 
-    def _signal(self, rank: int, key: tuple, told: list[int], relaxed: bool = False) -> None:
+    def _signal(self, rank: int, key: tuple, released: tuple[int, ...], relaxed: bool = False) -> None:
         if key[1] == "port":  # the proxy does earlier requests first
-            self.proxies[key].learn(told)
-            self.proxies[key].barrier()
-            told = self.proxies[key].told()
-        told = self.begun[rank] if relaxed and key[1] == "memory" else told
-        self.sent[self.program.peers.get(key, key)].append((told, self.begun[rank]))
+            self.proxies[key] = self.log.event(self.proxies[key], *released)
+            released = (self.proxies[key],)
+        released = (self.begun[rank],) if relaxed and key[1] == "memory" else released
+        self.sent[self.program.peers.get(key, key)].append((released, self.begun[rank]))
 
     def _move(self, block: _Block, op: PlanOperation) -> bool:
         """Replay an operation's reads and writes, unless they must wait; return whether they were replayed.
@@ -181,13 +167,13 @@ class _Replay:
         """
         call, port = self.call[op.rank], bool(op.ends)
 
-        def at(span: PieceSpan, n: int) -> tuple:
+        def at(span: PieceSpan, n: int) -> _Address:
             return span.rank, span.buffer, span.first + n, call % 2 if span.half else 0
 
         # A port sends packets as they are.
         sources = [s for part in op.parts for s in part[0] if s.packets and op.name != "ppkt"]
         packets = {at(s, n) for s in sources for n in range(s.count)}
-        if any(self.memory[each].call != call for each in packets):
+        if any(self.packets.get(each, (-1,))[0] != call for each in packets):
             return False
         goals = [at(target, n) for part in op.parts for target in part[1] for n in range(target.count)]
         if not self.forced and any(self.kept[goal] for goal in goals):
@@ -195,61 +181,49 @@ class _Replay:
         if op.name == "rppkt" and port:
             block.meet()
         for number, (sources, targets) in enumerate(op.parts):
-            actor = self.proxies[op.ends[number]] if port else block.clock
+            begin, done, reads = block.met, block.done, []
             if port:
-                actor.learn(block.told(number))
-                actor.barrier()
+                begin, done = self.proxies[op.ends[number]], self.log.event()
+                begin = self.log.event(begin, *block.released(number))
             for n in range(sources[0].count):
-                actor.move = (op, call, number, n)
-                chunks, known, reads = [at(source, n) for source in sources], set(), set()
-                # A thread that has read a packet knows what its writer knew when the call began.
-                begun = [self.memory[chunk].begun for chunk in chunks if chunk in packets]
+                self.log.begin(op)
+                chunks = [at(source, n) for source in sources]
+                came = [self.packets[chunk][1:] for chunk in chunks if chunk in packets]
+                learned = [event for packet in came for event in packet]
+                read, start = done, self.log.event(begin, *learned) if came else begin
+                if any(target.packets for target in targets):
+                    read = self.log.event(*(packet[1] for packet in came))
+                    reads.append(read)
                 for chunk in chunks:
-                    memory = self.memory[chunk]
                     if chunk in packets:
                         self.kept.subtract(self.origins.pop(chunk, ()))
-                        known |= memory.made_of
-                        block.tell(-1, memory.begun)
-                        reads.add(actor.access(memory, False))
-                    else:
-                        reads.add(self._access(actor, chunk, False, block.done[0]))
+                    self.log.access(chunk, False, -1 if chunk in packets else begin, read)
                 for target in targets:
-                    chunk, memory = at(target, n), self.memory[at(target, n)]
-                    twice = target.packets and memory.call == call
-                    self._need(not twice, "{} writes {} twice in a call", op, chunk)
-                    self._access(actor, chunk, True, block.done[0], known, begun=begun)
+                    chunk = at(target, n)
+                    twice = target.packets and self.packets.get(chunk, (-1,))[0] == call
+                    self._need(not twice, "{} writes {} twice in a call", op, self._name(chunk))
+                    self.log.access(chunk, True, start, done)
                     if target.packets:
                         self.origins[chunk] = chunks
                         self.kept.update(chunks)
-                        memory.call, memory.begun = call, self.begun[op.rank]
-                        memory.made_of = frozenset(known | reads | self.done[op.rank])
-                block.done[1].update(known)
+                        self.packets[chunk] = call, self.begun[op.rank], read
+                block.pending[-1] += learned
             if port:
-                actor.barrier()
+                self.proxies[op.ends[number]] = self.log.event(begin, done, *reads)
+            else:
+                block.pending[-1] += reads
             if op.name in ("pws", "pwsf"):
-                self._signal(op.rank, op.ends[number], actor.told())
+                self._signal(op.rank, op.ends[number], ())
             if op.name == "pwsf":
-                block.tell(number, actor.told())
+                block.pending[number].append(self.proxies[op.ends[number]])
         if not call:
             self.order.append(op)
         return True
 
-    def _access(
-        self, actor: Clock, at: tuple, write: bool, *known: set[Access], begun: Sequence[list[int]] = ()
-    ) -> Access:
-        """Record a memory access, and refuse it unless it is ordered after all earlier conflicting accesses.
-
-        An earlier access is ordered if the clock of ``actor`` or one of the clocks ``begun`` covers it, or if
-        it is in one of the sets ``known``: reads that are certain to be complete.
-        """
-        for other, done in actor.unordered(self.memory[at], write):
-            ordered = any(other in reads for reads in known)
-            ordered = ordered or any(other.time <= times[other.actor] for times in begun)
-            text = f"{{}} {'writes' if write else 'reads'} {{}}, {done} by {{}}, and nothing orders them"
-            self._need(ordered, text, actor.move[0], at, other.move[0])
-        return actor.access(self.memory[at], write)
+    def _name(self, address: _Address) -> str:
+        return self.program.chunk_name(*address[:3])
 
     def _need(self, right: bool, text: str, *of: object) -> None:
         if not right:
-            words = (self.program.chunk_name(*each[:3]) if isinstance(each, tuple) else each for each in of)
-            raise ScheduleError(f"{self.program.plan.name}: {text.format(*words)}")
+            self.log.check(self.program.plan.name, self._name)  # what came before
+            raise ScheduleError(f"{self.program.plan.name}: {text.format(*of)}")

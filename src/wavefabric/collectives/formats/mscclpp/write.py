@@ -7,9 +7,9 @@ from pathlib import Path
 from wavefabric.base.arguments import whole
 from wavefabric.base.errors import InputError, ensure
 from wavefabric.base.files.output import write_text
-from wavefabric.collectives.formats.moves import written
+from wavefabric.collectives.formats.moves import LimitExceeded, written
 from wavefabric.collectives.formats.mscclpp import format as fmt
-from wavefabric.collectives.formats.mscclpp.blocks import PlanLimitExceeded, PlanWriter
+from wavefabric.collectives.formats.mscclpp.blocks import PlanWriter
 from wavefabric.collectives.formats.mscclpp.read import from_mscclpp
 from wavefabric.collectives.plans.plan import MOST_RANKS
 from wavefabric.collectives.schedule import Schedule
@@ -50,7 +50,7 @@ def to_mscclpp(schedule: Schedule, *, proto: str = "Simple", instances: int = 1)
     for number, longest in product(groups, (fmt.OPERATIONS, 16, 8, 4)):
         try:
             gpus = PlanWriter(arrays, moves, proto == "LL", number, longest).gpus()
-        except PlanLimitExceeded as error:
+        except LimitExceeded as error:
             why = str(error)
             continue
         names = {op["name"] for gpu in gpus for block in gpu["threadblocks"] for op in block["ops"]}
