@@ -5,6 +5,7 @@ import re
 
 import pytest
 
+from wavefabric.training.communication import searched
 from wavefabric.training.communication.times import Communication
 from wavefabric.training.fabrics import fabric_for
 from wavefabric.training.gpu.device_file import load_device
@@ -138,6 +139,22 @@ def test_a_host_is_no_stage_of_a_pipeline(command, tmp_path):
     assert "pipeline" not in out
     assert "GPUs idle" in out
     assert told(command, "fibre:8x4096", "--gpus", "2")["bubble"] == 0.0
+
+
+def test_rings_by_rails_and_searched_schedules_are_named(command, monkeypatch):
+    monkeypatch.setattr(searched, "SECONDS", 300.0)  # searches end long before, on a busy machine too
+
+    def by(fabric, collective):
+        result = told(command, "ncf", "--gpus", "8", "--fabric", fabric, "--collective", collective)
+        return {name for one in result["calls"].values() for name in one["algorithms"]}, result
+
+    assert by("nodes:2x4", "ring")[0] == {"ring, 2x4"}
+    (names, optimal), (_, auto) = by("ring:8", "optimal"), by("ring:8", "auto")
+    assert any(name.startswith("searched: ") for name in names)
+    assert optimal["fabric_busy_seconds"] < auto["fabric_busy_seconds"]
+    code, out, err = command("train", "ncf", "--gpus", "8", "--collective", "optimal:2")
+    assert (code, out) == (2, "")
+    assert 'collective: "optimal:2" given; allowed: ring, ' in err
 
 
 def test_calls_name_their_algorithms_and_what_was_not_compared(command):

@@ -1,5 +1,7 @@
 """Which algorithm serves a call: every choice, any size of group, never an error in a simulation."""
 
+from collections import Counter
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -9,6 +11,7 @@ from wavefabric.base.errors import InputError
 from wavefabric.collectives import kind, verify
 from wavefabric.collectives.builders.ring import ring_of_one_part
 from wavefabric.collectives.candidates import Choice
+from wavefabric.collectives.structure import transfer_elements
 from wavefabric.fabric import load
 from wavefabric.training.communication.algorithms import (
     ALIASES,
@@ -21,7 +24,8 @@ from wavefabric.training.communication.algorithms import (
 )
 from wavefabric.training.communication.algorithms import recipes as recipes_on
 
-SERVED = [*(choice for choice in CHOICES if choice != "zero"), "recursive:3", "double-tree:8"]
+#: What is searched for ``optimal`` besides what ``auto`` compares is in `test_searched`.
+SERVED = [*sorted(set(CHOICES) - {"zero", "optimal"}), "recursive:3", "double-tree:8"]
 ELECTRICAL, PHOTONIC = load("switch:4096"), load("lightpath:64x64")
 
 
@@ -73,10 +77,39 @@ def test_what_serves_what():
     assert names("ring", "messages", False) == ["point-to-point"]
 
 
+@pytest.mark.parametrize(
+    ("gpus", "grid"),
+    [
+        (range(32), (4, 8)),
+        (range(8, 24), (2, 8)),
+        (range(1, 32, 2), (4, 4)),
+        (range(0, 32, 8), None),  # one of each node
+        (range(8), None),
+        ((*range(8), 8), None),  # a node and a part of another
+    ],
+)
+def test_rings_and_trees_run_through_all_gpus_of_a_node_where_a_group_has_equal_parts_of_nodes(gpus, grid):
+    fabric = load("nodes:4x8")
+
+    def chosen(text, collective="all-reduce"):
+        return recipes_on(text, collective, gpus, fabric).choices
+
+    ring = Choice("ring", grid=grid)
+    assert chosen("ring") == chosen("ring", "all-gather") == chosen("double-tree:4", "all-gather") == (ring,)
+    assert chosen("double-tree:4") == (Choice("double-tree", pieces=4, grid=grid),)
+    assert {choice.grid for choice in chosen("tree")} == {grid}
+    assert [choice.pieces for choice in chosen("tree")] == [1, 4, 16, 64]
+    assert {choice.grid for choice in chosen("auto") if choice.algorithm == "ring"} == {None, grid}
+    assert chosen("optimal") == chosen("auto")
+
+
 def test_rings_serve_the_largest_groups():
     for choice in ("ring", "bidirectional-ring"):
         for collective in ("all-reduce", "all-gather", "reduce-scatter"):
             assert recipes(choice, collective, 4096, False) == (Choice("ring"),)
+    for gpus in (range(1024), range(512, 1024)):  # more chunks than a schedule of all rings may have
+        nodes = recipes_on("auto", "all-reduce", gpus, load("nodes:128x8")).choices
+        assert set(nodes) >= {Choice("ring"), Choice("ring", grid=(len(gpus) // 8, 8))}
     with pytest.raises(InputError, match="ranks: 4000 given"):
         recipes("ring", "all-to-all", 4000, True)
 
@@ -138,6 +171,27 @@ def test_whole_sizes_of_messages_are_exact():
     made = complete_messages((0, 1), [(0, 1, 1.5), (1, 0, 0.25)], None)
     assert made.elements == 4
     assert [table.tolist() for table in made.schedule.sizes] == [[[6], [1]], [[1], [6]]]
+
+
+@pytest.mark.parametrize("collective", ["all-gather", "reduce-scatter", "all-reduce"])
+@pytest.mark.parametrize("grid", [(2, 2), (3, 2), (4, 4), (3, 5)])
+def test_a_round_of_rings_by_rails_stands_for_all_rounds_of_its_kind(collective, grid):
+    ring, ranks = Choice("ring", grid=grid), grid[0] * grid[1]
+    one, whole = folded(ring, collective, ranks), built(ring, collective, ranks)
+    assert one.repeats * one.schedule.rounds == whole.schedule.rounds
+    assert one.elements == whole.elements
+
+    def sent(schedule, number):
+        """Elements by sender, receiver, and whether they are added there."""
+        now = schedule.transfers["round"] == number
+        t, total = schedule.transfers[now], Counter()
+        ends = zip(*(t[column].tolist() for column in ("src", "dst", "reduce")), strict=True)
+        for key, size in zip(ends, transfer_elements(schedule)[now].tolist(), strict=True):
+            total[key] += size
+        return total
+
+    for number in range(whole.schedule.rounds):
+        assert sent(whole.schedule, number) == sent(one.schedule, number // one.repeats)
 
 
 @pytest.mark.parametrize("collective", ["all-gather", "reduce-scatter", "all-reduce"])

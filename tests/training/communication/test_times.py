@@ -379,11 +379,39 @@ def test_sharded_calls_of_many_gpus_in_rings():
         assert there.seconds([one, other]) == pytest.approx(there.seconds([one]))
 
 
-@pytest.mark.parametrize("name", ["torus:4x4", "hgx-h200", "lightpath:2x4"])
+@pytest.mark.parametrize(("nodes", "gpus"), [(4, 8), (64, 8), (8, 3), (3, 2)])
+@pytest.mark.parametrize("collective", ["all-reduce", "all-gather"])
+def test_rings_of_nodes_use_all_adapters(nodes, gpus, collective):
+    """A GPU sends to the next node for one of the rings, and for the others to the next GPU of its node."""
+    fabric, ranks, nbytes = load(f"nodes:{nodes}x{gpus}"), nodes * gpus, 2.0**36
+    adapter, inside, latency = 50e9, 450e9, 2 * 0.5e-6
+    rate = min(gpus * adapter, inside * gpus / (gpus - 1))
+    rounds = (ranks - 1) * (1 + (collective == "all-reduce"))
+    result, one = Communication(fabric, "ring"), everybody(ranks, nbytes, collective)
+    assert result.algorithm(one) == f"ring, {nodes}x{gpus}"
+    if (nodes % 2, gpus) != (1, 2):  # no two rings by rails pass an odd number of pairs
+        assert result.seconds([one]) == near(rounds * (fabric.alpha + latency + nbytes / ranks / rate))
+    bus_bandwidth = rounds / ranks * nbytes / result.seconds([one])
+    assert bus_bandwidth == pytest.approx(rate, rel=1e-2)
+    if ranks <= 64:
+        assert result.seconds([one]) == near(result.cost([one]).seconds)
+
+
+def test_groups_of_half_nodes_share_no_adapter():
+    fabric = load("nodes:8x8")
+    rings = Communication(fabric, "ring")
+    both = call([range(0, 64, 2), range(1, 64, 2)], 2.0**33)
+    assert rings.algorithm(both) == "ring, 8x4"
+    assert rings.seconds([both]) == near(rings.seconds([call([range(0, 64, 2)], 2.0**33)]))
+    assert rings.seconds([both]) == pytest.approx(2 * 31 / 32 * 2.0**33 / (4 * 50e9), rel=5e-3)
+    verify(rings.combined([both]))
+
+
+@pytest.mark.parametrize("name", ["torus:4x4", "hgx-h200", "lightpath:2x4", "nodes:2x4", "nodes:3x2"])
 def test_folded_rings_take_as_long_as_whole_ones(name):
     fabric = load(name)
     there = Communication(fabric, "ring")
     for collective in ("all-gather", "reduce-scatter", "all-reduce"):
         for nbytes in (8.0, 1e9):
-            one = Call(collective, (tuple(range(8)),), nbytes, "gradients")
+            one = Call(collective, (tuple(range(min(8, fabric.ranks))),), nbytes, "gradients")
             assert there.seconds([one]) == pytest.approx(there.cost([one]).seconds)

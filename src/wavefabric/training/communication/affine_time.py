@@ -1,12 +1,13 @@
 """Compute the time of communication calls as an exact function of bytes, from few cost evaluations."""
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from math import isclose
 
 import numpy as np
 
+from wavefabric.collectives.candidates import Choice
 from wavefabric.collectives.schedule import Schedule
 from wavefabric.fabric.cost_models.cost import Cost
 
@@ -25,6 +26,37 @@ class AffineTime:
 
     def __call__(self, nbytes: float) -> float:
         return self.latency + self.rate * nbytes
+
+
+@dataclass(frozen=True, eq=False)
+class CallTime:
+    """Holds the time of a call as a function of its bytes, for each algorithm of ``choices``.
+
+    The time with algorithm i of ``choices`` is the maximum of the functions ``lines[i]``. ``left_out``: a
+    dictionary from the name of an algorithm that was not compared to the reason.
+    """
+
+    choices: tuple[Choice, ...]
+    lines: tuple[tuple[AffineTime, ...], ...]
+    left_out: dict[str, str] = field(default_factory=dict)
+
+    def of(self, number: int, nbytes: float) -> float:
+        """Return the time in s of a call of ``nbytes`` bytes with algorithm ``number`` of ``choices``."""
+        return max([line.latency + line.rate * nbytes for line in self.lines[number]])
+
+    def best(self, nbytes: float) -> int:
+        """Return the index in ``choices`` of the fastest algorithm for a call of ``nbytes`` bytes."""
+        if len(self.lines) == 1:
+            return 0
+        return min(range(len(self.lines)), key=lambda number: self.of(number, nbytes))
+
+    def __call__(self, nbytes: float) -> float:
+        """Return the time in s of a call of ``nbytes`` bytes with the fastest algorithm."""
+        return min([self.of(number, nbytes) for number in range(len(self.lines))])
+
+
+#: Time of a call in which no GPU sends to another GPU.
+NOTHING = CallTime((Choice("none"),), ((AffineTime(0.0, 0.0),),))
 
 
 def tangents(tangent: Callable[[float], AffineTime], everywhere: bool = False) -> tuple[AffineTime, ...]:

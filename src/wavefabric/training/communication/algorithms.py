@@ -2,7 +2,7 @@
 
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
@@ -13,14 +13,14 @@ import numpy as np
 from wavefabric.base.errors import InputError, show
 from wavefabric.collectives.builders.messages import greedy, point_to_point
 from wavefabric.collectives.builders.recursive import factors
-from wavefabric.collectives.builders.ring import ring_of_one_part
+from wavefabric.collectives.builders.ring import rail_rings, ring_of_one_part
 from wavefabric.collectives.builders.transfers import transfers
 from wavefabric.collectives.candidates import PIECES, Candidates, Choice, refused
-from wavefabric.collectives.registry import ALGORITHMS, build, channels_of
+from wavefabric.collectives.registry import ALGORITHMS, BY_RAILS, build, channels_of
 from wavefabric.collectives.schedule import Schedule
 from wavefabric.collectives.sizes import MOST_RANKS
 from wavefabric.collectives.verify import verify
-from wavefabric.fabric.candidates import candidates_on
+from wavefabric.fabric.candidates import candidates_on, node_grid
 from wavefabric.fabric.cost_models.cost import AnyFabric
 from wavefabric.fabric.photonic.fabric import PhotonicFabric
 
@@ -32,14 +32,17 @@ _WORDS = (
 #: a number of pieces, and ``hierarchical`` the nodes and the GPUs per node.
 CHOICES = {word: ALGORITHMS[word.partition(":")[0]].summary for word in _WORDS} | {
     "auto": "for each call whatever takes the least time, of all algorithms that the fabric can run",
+    "optimal": "as auto, and for groups of up to 64 GPUs of an electrical fabric a searched schedule too",
     "zero": "communication is free",
 }
+#: Collectives with which all algorithms that the fabric can run are compared.
+COMPARING = ("auto", "optimal")
 ALIASES = {"lumorph-2": "recursive:2", "lumorph-4": "recursive:4"}
 #: Largest radix that a user may choose or that `recipes` falls back to.
 MOST_RADIX = 16
 #: Smallest and largest number after the colon, for each family.
 _NUMBERS = {"recursive": (2, MOST_RADIX), "tree": (1, 4096), "double-tree": (1, 4096), "nvls": (1, 4096)}
-#: Circuits in total, or per GPU, above which ``auto`` omits an algorithm because planning takes too long.
+#: Circuits in total, or per GPU, above which `COMPARING` omits an algorithm because planning takes too long.
 MOST_CIRCUITS, CIRCUITS_EACH = 2**13, 16
 
 #: Message sizes that are not whole are rounded to 1/`_STEPS` of the largest size.
@@ -95,16 +98,19 @@ def recipes(
     """Return the candidate algorithms for a group of 2 or more GPUs, and why other algorithms are left out.
 
     Of the candidates, the caller uses the fastest. ``text`` is the algorithm that the user chose for
-    all-reduces, as `parse_collective` returns it, but not ``"zero"``. With ``auto``, all algorithms that can
-    run on the fabric are candidates. With any other choice the candidates depend on ``collective``:
+    all-reduces, as `parse_collective` returns it, but not ``"zero"``. With ``auto`` and ``optimal``, all
+    algorithms that can run on the fabric are candidates. With any other choice they depend on ``collective``:
 
     - All-reduce: the chosen algorithm; for ``bruck``, recursive halving and doubling.
     - Reduce-scatter: as for all-reduce; for trees, a ring (as in NCCL).
     - All-gather: the chosen algorithm; for trees, a ring.
     - All-to-all: the chosen algorithm if it is ``bruck`` or ``direct``. Otherwise Bruck's algorithm on a
       photonic fabric (LUMORPH, appendix C); Bruck's, pairwise and direct on an electrical fabric.
-    - Messages, also with ``auto``: algorithm 3 of LUMORPH on a photonic fabric; all messages are sent at once
+    - Messages, with every choice: algorithm 3 of LUMORPH on a photonic fabric; all messages are sent at once
       on an electrical fabric.
+
+    In a group of whole, equal parts of nodes (`wavefabric.fabric.candidates.node_grid`) rings and trees are
+    those of NCCL, one through each GPU of a node; ``auto`` compares one through all GPUs too.
 
     A recursive algorithm needs a radix of at least the largest prime factor of the number of GPUs. If the
     chosen radix is smaller, the smallest that fits is used, up to `MOST_RADIX`. If an algorithm does not fit
@@ -118,27 +124,35 @@ def recipes(
         return Candidates((Choice("greedy" if isinstance(fabric, PhotonicFabric) else "point-to-point"),), {})
 
     def why_not(choice: Choice) -> str | None:
-        if not whole and choice == Choice("ring") and collective != "all-to-all" and ranks <= MOST_RANKS:
+        if not whole and choice.algorithm == "ring" and collective != "all-to-all" and ranks <= MOST_RANKS:
             return None  # `folded` needs no table of all chunks
         return refused(choice, collective, ranks)
 
-    if text == "auto":
+    grid = None if isinstance(fabric, PhotonicFabric) else node_grid(fabric, gpus)
+    if text in COMPARING:
         wanted = candidates_on(fabric, collective, gpus)
-        ring = Choice("ring")
-        if ring not in wanted.choices and collective != "all-to-all" and why_not(ring) is None:
+        rings = [Choice("ring", grid=rails) for rails in dict.fromkeys((None, grid))]
+        rings = [ring for ring in rings if ring not in wanted.choices and why_not(ring) is None]
+        if rings:
             left_out = {name: why for name, why in wanted.left_out.items() if name != "ring"}
-            wanted = Candidates((ring, *wanted.choices), left_out)
+            wanted = Candidates((*rings, *wanted.choices), left_out)
         if not wanted.choices:
             raise InputError(next(iter(wanted.left_out.values())))
         return wanted
-    forms = _forms(text, collective, gpus, fabric)
+    forms = _on_rails(_forms(text, collective, gpus, fabric), grid)
     fitting = [choice for choice in forms if why_not(choice) is None]
     if not fitting:
-        others = map(Choice, ("ring", "double-tree", "bruck", "pairwise"))
+        others = _on_rails(map(Choice, ("ring", "double-tree", "bruck", "pairwise")), grid)
         fitting = [choice for choice in others if why_not(choice) is None][:1]
     if not fitting:
         raise InputError(why_not(forms[0]) or "ranks: no algorithm")
     return Candidates(tuple(fitting), {})
+
+
+def _on_rails(forms: Iterable[Choice], grid: tuple[int, int] | None) -> list[Choice]:
+    """Return ``forms`` with rings and trees on the ``grid`` of nodes; unchanged if it is None."""
+    by_rails = (replace(c, grid=grid) if grid and c.algorithm in BY_RAILS else c for c in forms)
+    return list(dict.fromkeys(by_rails))
 
 
 def check_circuits(schedule: Schedule) -> None:
@@ -184,17 +198,19 @@ def folded(choice: Choice, collective: str, ranks: int) -> Built:
     A ring has rounds with sums and rounds without. Rounds of one kind differ only in the chunks that move, so
     the shortened schedule has one round of each kind, and `Built.repeats` says how many times these are
     executed. Only the path of one chunk is verified: other chunks take the same path, rotated around the
-    ring, and never share a link in the same round.
+    ring, and never share a link in the same round. Rings on a grid differ in the order of ranks alone.
     """
-    if choice != Choice("ring"):
+    if choice.algorithm != "ring":
         return built(choice, collective, ranks)
-    part = ring_of_one_part(collective, ranks)
+    part, order = ring_of_one_part(collective, ranks), rail_rings(*(choice.grid or (ranks, 1)))
     verify(part)
     reduce = np.unique(part.transfers["reduce"])[::-1]
-    number, rank = np.divmod(np.arange(reduce.size * ranks), ranks)
-    rounds = transfers(number, rank, (rank + 1) % ranks, 0, reduce=reduce[number])
-    kinds = replace(part, transfers=rounds, pre={}, post={})
-    return Built(kinds, ranks, part.communication_rounds // reduce.size)
+    number, channel, at = np.indices((reduce.size, *order.shape)).reshape(3, -1)
+    src, dst = order[channel, at], order[channel, (at + 1) % ranks]
+    rounds = transfers(number, src, dst, channel, reduce=reduce[number])
+    sizes = (np.ones(order.T.shape, np.int64),)
+    kinds = replace(part, sizes=sizes, transfers=rounds, pre={}, post={})
+    return Built(kinds, order.size, part.communication_rounds // reduce.size)
 
 
 def complete(choice: Choice, collective: str, ranks: int) -> Built:

@@ -1,7 +1,7 @@
 """Compute how long communication calls take on a fabric, from verified schedules and checked circuits."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from itertools import accumulate
 from typing import Any
 
@@ -16,46 +16,23 @@ from wavefabric.fabric.photonic.circuit_plan import CircuitPlan
 from wavefabric.fabric.photonic.fabric import PhotonicFabric
 from wavefabric.fabric.photonic.planning import plan_circuits
 from wavefabric.training.communication import algorithms
-from wavefabric.training.communication.affine_time import LARGE, AffineTime, batch_time, tangents
+from wavefabric.training.communication.affine_time import (
+    LARGE,
+    NOTHING,
+    AffineTime,
+    CallTime,
+    batch_time,
+    tangents,
+)
 from wavefabric.training.communication.algorithms import Built
 from wavefabric.training.communication.combined_schedules import Part, combined, common_unit
+from wavefabric.training.communication.searched import SearchedSchedules, with_conditions
 from wavefabric.training.fabrics import check_size, is_ideal_switch
 from wavefabric.training.iteration.engine import FreeCommunication
 from wavefabric.training.iteration.task_graph import Call
 
 #: Key of calls that differ only in bytes: collective, and numbers that identify groups and messages.
 _Pattern = tuple[str, int, int]
-
-
-@dataclass(frozen=True, eq=False)
-class _CallTime:
-    """Holds the time of a call as a function of its bytes, for each algorithm of ``choices``.
-
-    The time with algorithm i of ``choices`` is the maximum of the functions ``lines[i]``. ``left_out``: a
-    dictionary from the name of an algorithm that was not compared to the reason.
-    """
-
-    choices: tuple[Choice, ...]
-    lines: tuple[tuple[AffineTime, ...], ...]
-    left_out: dict[str, str] = field(default_factory=dict)
-
-    def of(self, number: int, nbytes: float) -> float:
-        """Return the time in s of a call of ``nbytes`` bytes with algorithm ``number`` of ``choices``."""
-        return max([line.latency + line.rate * nbytes for line in self.lines[number]])
-
-    def best(self, nbytes: float) -> int:
-        """Return the index in ``choices`` of the fastest algorithm for a call of ``nbytes`` bytes."""
-        if len(self.lines) == 1:
-            return 0
-        return min(range(len(self.lines)), key=lambda number: self.of(number, nbytes))
-
-    def __call__(self, nbytes: float) -> float:
-        """Return the time in s of a call of ``nbytes`` bytes with the fastest algorithm."""
-        return min([self.of(number, nbytes) for number in range(len(self.lines))])
-
-
-#: Time of a call in which no GPU sends to another GPU.
-_NOTHING = _CallTime((Choice("none"),), ((AffineTime(0.0, 0.0),),))
 
 
 class Communication:
@@ -122,8 +99,9 @@ class Communication:
             self.latency += fabric.reconfiguration + fabric.synchronisation
         self._alike = isinstance(fabric, Fabric) and is_ideal_switch(fabric)
         self._numbers: dict[tuple, int] = {}  # identify groups and messages in `_Pattern`
-        self._times: dict[_Pattern, _CallTime] = {}
-        self._shared: dict[tuple, _CallTime] = {}
+        self._times: dict[tuple[_Pattern, int | None], CallTime] = {}
+        self._compared: dict[_Pattern, CallTime] = {}
+        self._searched = SearchedSchedules(fabric) if self.collective == "optimal" else None
         self._batches: dict[tuple, Callable[[Sequence[float]], float]] = {}  # on photonic fabrics
         self._seconds: dict[tuple, float] = {}  # on electrical fabrics
 
@@ -152,7 +130,7 @@ class Communication:
         """
         if len(calls) == 1:
             return self._time(calls[0])(calls[0].bytes)
-        return self._together([call for call in calls if self._time(call) is not _NOTHING])[0]
+        return self._together([call for call in calls if self._time(call) is not NOTHING])[0]
 
     def algorithm(self, call: Call) -> str:
         """Return the name of the fastest algorithm for ``call``, which is the algorithm that serves it."""
@@ -191,45 +169,62 @@ class Communication:
     def _pattern(self, call: Call) -> _Pattern:
         return call.collective, self._number(call.groups), self._number(call.messages)
 
+    def _key(self, call: Call) -> tuple[_Pattern, int | None]:
+        """Return the pattern of ``call``, and the class of its size if a schedule is searched for it."""
+        return self._pattern(call), None if self._searched is None else self._searched.size_class(call)
+
     def _number(self, key: tuple) -> int:
         return self._numbers.setdefault(key, len(self._numbers))
 
-    def _time(self, call: Call) -> _CallTime:
+    def _time(self, call: Call) -> CallTime:
         if call.bytes <= 0:
-            return _NOTHING
-        pattern = self._pattern(call)
-        time = self._times.get(pattern)
+            return NOTHING
+        key = self._key(call)
+        time = self._times.get(key)
         if time is None:
-            time = self._times[pattern] = self._new_time(call)
+            time = self._times[key] = self._new_time(call)
         return time
 
-    def _new_time(self, call: Call) -> _CallTime:
+    def _new_time(self, call: Call) -> CallTime:
         if call.groups:
             _check_gpus(call, self.fabric)
         if call.moves_nothing:
-            return _NOTHING
+            return NOTHING
         if self._alike:
             # No link is shared and all GPUs are alike, so the groups do not slow each other down.
             rank = {gpu: r for r, gpu in enumerate(call.groups[0])}
             messages = tuple((rank[src], rank[dst], size) for src, dst, size in call.messages)
             call = replace(call, groups=(tuple(range(len(rank))),), messages=messages)
-            shared = call.collective, call.groups, call.messages
-            if shared not in self._shared:
-                self._shared[shared] = self._costed(call)
-            return self._shared[shared]
+            key = self._key(call)
+            if key not in self._times:
+                self._times[key] = self._costed(call)
+            return self._times[key]
         return self._costed(call)
 
-    def _costed(self, call: Call) -> _CallTime:
+    def _costed(self, call: Call) -> CallTime:
         """Compute the time of ``call`` as a function of bytes for every algorithm that may serve the call."""
-        compared = algorithms.recipes(
-            self.collective, call.collective, call.groups[0], self.fabric, whole=self.incremental
-        )
-        lines, left_out = runnable(compared, lambda choice: self._lines(call, choice))
-        return _CallTime(tuple(lines), tuple(lines.values()), left_out)
+        pattern = self._pattern(call)
+        if pattern not in self._compared:
+            compared = algorithms.recipes(
+                self.collective, call.collective, call.groups[0], self.fabric, whole=self.incremental
+            )
+            lines, left_out = runnable(compared, lambda choice: self._lines(call, choice))
+            self._compared[pattern] = CallTime(tuple(lines), tuple(lines.values()), left_out)
+        time, searched = self._compared[pattern], self._find(call)
+        if searched is None:
+            return time
+        try:
+            lines = self._lines(call, searched[0])
+        except InputError:  # another group of the call lacks a route that the first one has
+            return time
+        return replace(time, choices=(*time.choices, searched[0]), lines=(*time.lines, lines))
+
+    def _find(self, call: Call) -> tuple[Choice, Built] | None:
+        return None if self._searched is None else self._searched.find(call)
 
     def _lines(self, call: Call, choice: Choice) -> tuple[AffineTime, ...]:
         group = self._folded(call, choice)
-        if self.photonic and self.collective == "auto":
+        if self.photonic and self.collective in algorithms.COMPARING:
             algorithms.check_circuits(group.schedule)
         parts = [(group.schedule, gpus) for gpus in call.groups]
         schedule = combined(parts, self.fabric.ranks, str(choice), conditions=False)
@@ -255,15 +250,18 @@ class Communication:
             lasers = self.fabric.ports if isinstance(self.fabric, PhotonicFabric) else None
             make = algorithms.complete_messages if conditions else algorithms.built_messages
             return make(call.groups[0], call.messages, lasers)
+        searched = self._find(call)
+        if searched is not None and searched[0] == choice:
+            return with_conditions(searched[1], call.collective) if conditions else searched[1]
         make = algorithms.complete if conditions else algorithms.built
         return make(choice, call.collective, len(call.groups[0]))
 
     def _folded(self, call: Call, choice: Choice) -> Built:
         """Return the verified schedule of one group of ``call``, with equal rounds of a ring only once.
 
-        All rounds are kept for messages, and if circuits are kept from one round to the next.
+        All rounds are kept if circuits are kept from one round to the next.
         """
-        if call.collective == "messages" or self.incremental:
+        if choice.algorithm != "ring" or self.incremental:
             return self._built(call, choice)
         return algorithms.folded(choice, call.collective, len(call.groups[0]))
 
@@ -326,7 +324,7 @@ class Communication:
 
     def _schedule(self, calls: Sequence[Call], conditions: bool) -> tuple[Schedule, float]:
         """Combine ``calls`` into one schedule; return the schedule and its bytes per element."""
-        moving = [call for call in calls if self._time(call) is not _NOTHING]
+        moving = [call for call in calls if self._time(call) is not NOTHING]
         if not moving:
             return combined([], self.fabric.ranks, "nothing"), 1.0
         _check_disjoint(moving)
