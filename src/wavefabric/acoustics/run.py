@@ -19,7 +19,7 @@ from wavefabric.acoustics.run_settings import RunSettings
 from wavefabric.acoustics.setup import Setup
 from wavefabric.acoustics.solver.stages import Stages
 from wavefabric.acoustics.solver.step import Step, StepRecording
-from wavefabric.acoustics.stability.field_checks import FieldChecks, Look
+from wavefabric.acoustics.stability.field_checks import FieldCheck, FieldChecks
 from wavefabric.acoustics.stability.stable_time_step import instability_causes
 from wavefabric.base.errors import FieldLost
 from wavefabric.base.system.compilation_clock import CLOCK, working_time
@@ -134,7 +134,7 @@ class _Run:
         self._checks = FieldChecks(problem, self._stages, comm)
         #: The last check of the fields, if its results have not been read: a GPU takes the next steps
         #: meanwhile, instead of waiting for the host.
-        self._look: Look | None = None
+        self._check_in_progress: FieldCheck | None = None
         self._lags = comm.size == 1 and comm.device.name != "cpu"
         self._peak = ""
         self._interrupt = DeferredInterrupt()
@@ -284,31 +284,31 @@ class _Run:
         Results of a check are read at once, except on a single GPU: to avoid that the device waits for the
         host, they are read there at the next check, or after the ``last`` step.
         """
-        if self._look is not None:
-            self._read_look()
+        if self._check_in_progress is not None:
+            self._read_check()
         if self._checks.due(self._done):
-            self._look = self._checks.start(self._done)
-        return (last or not self._lags) and self._read_look()
+            self._check_in_progress = self._checks.start(self._done)
+        return (last or not self._lags) and self._read_check()
 
-    def _read_look(self) -> bool:
+    def _read_check(self) -> bool:
         """Read the last check of the fields and the status of all ranks; return whether a checkpoint is due.
 
         Wait for the device. If the run is interrupted or the field has blown up, raise on all ranks.
         """
-        look, self._look = self._look, None
+        check, self._check_in_progress = self._check_in_progress, None
         save_due = self._checkpoint is not None and self._checkpoint.due()
-        energy, peak = (0.0, 0.0) if look is None else look.energy()
+        energy, peak = (0.0, 0.0) if check is None else check.energy()
         self._comm.check()  # report missing data before its effects on the fields
-        at = self._done if look is None else look.done
+        checked = self._done if check is None else check.done
         (done, then), now = self._last_status, time.perf_counter()
-        self._step_seconds = max((now - then) / max(1, at - done), 1e-9)
+        self._step_seconds = max((now - then) / max(1, checked - done), 1e-9)
         interrupted = self._comm.size > 1 and self._interrupt.requested  # a single rank checks each step
         status = combine(self._comm, Status(interrupted, save_due, peak, energy, self._step_seconds))
         # In steps, not seconds: clocks of ranks differ.
         steps = int(_STATUS_SECONDS / status.seconds_per_step)
         self._next_status = self._done + max(1, min(self._checks.every, steps))
-        self._last_status = (at, now)
-        fault = "" if look is None else self._checks.fault(look, status)
+        self._last_status = (checked, now)
+        fault = "" if check is None else self._checks.fault(check, status)
         if status.interrupted or fault:
             self._stages.layout.finish_exchanges()
         if status.interrupted:
@@ -316,9 +316,9 @@ class _Run:
             self._interrupt.stop()
         if fault:
             raise FieldLost(f"{fault}: {instability_causes(self._problem)}")
-        if look is not None:
+        if check is not None:
             self._peak = f"peak {status.peak:.3g} Pa"
-        self._progress.update(at, self._peak)
+        self._progress.update(checked, self._peak)
         return status.save_due
 
     def _arrays(self) -> dict[str, Any]:
@@ -326,8 +326,8 @@ class _Run:
 
     def _save(self, last: bool) -> None:
         assert self._checkpoint is not None
-        if self._look is not None:
-            self._read_look()
+        if self._check_in_progress is not None:
+            self._read_check()
         self._device.synchronize()
         self._comm.check()
         self._recorder.settle()

@@ -32,7 +32,7 @@ from wavefabric.runtime.lifecycle.checkpoint.run_checkpoint import RunCheckpoint
 from wavefabric.runtime.lifecycle.collective_checks import Status, check_memory, combine, locked_by_first_rank
 
 #: Largest number of steps between two exchanges of the ranks' status, and default longest step, s.
-_LOOK, _LONGEST = 20, 0.1
+_CHECK_STEPS, _LONGEST = 20, 0.1
 _TEXTS = {
     "temperature": ("degC", "at the end"),
     "temperature_max": ("degC", "highest over time"),
@@ -202,8 +202,8 @@ class _Run:
                     rate = after
                     if self._sampler is not None:
                         self._sampler.read(series, number + 1, theta)
-                    if self.how.ranks.size == 1 or number % _LOOK == 0:
-                        self._look(interrupt, number + 1)
+                    if self.how.ranks.size == 1 or number % _CHECK_STEPS == 0:
+                        self._save_if_due(interrupt, number + 1)
                     progress.update(number + 1)
         finally:
             progress.finish()
@@ -214,7 +214,7 @@ class _Run:
             for _ in range(count):
                 yield seconds / count, factor
 
-    def _look(self, interrupt: DeferredInterrupt, done: int) -> None:
+    def _save_if_due(self, interrupt: DeferredInterrupt, done: int) -> None:
         """Save a checkpoint if it is due on rank 0 or any rank was interrupted; if interrupted, stop."""
         due = self._checkpoint is not None and self._checkpoint.due()
         status = combine(self.how.ranks, Status(interrupt.requested, due))

@@ -151,8 +151,8 @@ def plot_profiles(position: Any, profiles: Mapping[str, Any], **options: Any) ->
             alpha = 0.30 - 0.12 * (k % 2)
             axes.axvspan(first * 1e3, last * 1e3, color=GREY, alpha=alpha, linewidth=0, zorder=0)
             placing: dict[str, Any] = {"xycoords": ("data", "axes fraction"), "textcoords": "offset points"}
-            look: dict[str, Any] = {"ha": "center", "va": "bottom", "fontsize": 8, "color": GREY}
-            axes.annotate(name, ((first + last) * 500, 1.0), (0, 3), **placing, **look)
+            keywords: dict[str, Any] = {"ha": "center", "va": "bottom", "fontsize": 8, "color": GREY}
+            axes.annotate(name, ((first + last) * 500, 1.0), (0, 3), **placing, **keywords)
         for k, (name, values) in enumerate(profiles.items()):
             line: dict[str, Any] = {"linewidth": 2, "color": _LINE_COLOURS[k % len(_LINE_COLOURS)]}
             if name in how.dashed:

@@ -18,7 +18,7 @@ from wavefabric.base.errors import ensure
 #: Above this eigenvalue a field alternates in sign from step to step and grows.
 LIMIT = 4.0
 #: Largest number of applications of the operator; number between computations of the eigenvalue.
-_MOST, _LOOK = 240, 10
+_MOST, _CHECK_STEPS = 240, 10
 #: Probability that the true eigenvalue is larger than the result with the added error.
 _PROBABILITY = 1e-3
 #: Number of previous vectors that a new vector is made orthogonal to: two, or as many as `_BYTES` hold.
@@ -90,7 +90,7 @@ class LargestEigenvalue(FreeSteps):
             norm = math.sqrt(self._product(operator, new, new))
             projected[count, number] = norm
             exact = count == points or norm <= 10 * np.finfo(c.dtype).eps * abs(projected).max()
-            if exact or count % _LOOK == 0:
+            if exact or count % _CHECK_STEPS == 0:
                 right = np.isfinite(projected[:count, :count]).all()
                 ensure(right, "medium", "density and sound speed overflow", "values nearer together")
                 result = float(np.real(np.linalg.eigvals(projected[:count, :count])).max())

@@ -24,7 +24,7 @@ from wavefabric.acoustics.stability.energy import Energy
 #: Smallest and largest number of steps of a trial; between them `_WORK` limits steps times points.
 _LEAST, _MOST, _WORK = 64, 1500, 1 << 26
 #: Time steps between computations of the energy.
-_LOOK = 8
+_CHECK_STEPS = 8
 
 
 class FreeSteps:
@@ -107,10 +107,14 @@ def growth(steps: FreeSteps, dt: float) -> float:
         first = before = steps.sum(energy())
         for number in range(1, count + 1):
             step.take(number)
-            if number % _LOOK and number != count:
+            if number % _CHECK_STEPS and number != count:
                 continue
             now = steps.sum(energy())
             if not now <= first * (3 * number + 1) ** 2:
-                return math.log(now / before) / (2 * _LOOK) if 0 < before < now < math.inf else math.log(1e3)
+                return (
+                    math.log(now / before) / (2 * _CHECK_STEPS)
+                    if 0 < before < now < math.inf
+                    else math.log(1e3)
+                )
             before = now
     return 0.0

@@ -33,12 +33,12 @@ def _draw(figure: Any, panels: Any, plan: Plan) -> None:
     across = {"y": y, "z": z}
     bone = plan.hounsfield
 
-    def show(panel: Any, field: np.ndarray, letter: str, title: str, label: str, **look: Any) -> None:
+    def show(panel: Any, field: np.ndarray, letter: str, title: str, label: str, **keywords: Any) -> None:
         cut, side = planes[letter], across[letter]
         extent = (x[0], x[-1], side[0], side[-1])
-        image = panel.imshow(field[cut].T, extent=extent, origin="lower", aspect="equal", **look)
+        image = panel.imshow(field[cut].T, extent=extent, origin="lower", aspect="equal", **keywords)
         figure.colorbar(image, ax=panel, label=label, shrink=0.7, location="bottom", aspect=30)
-        panel.contour(x, side, bone[cut].T, [300], colors=GREY if "cmap" in look else "w", linewidths=0.7)
+        panel.contour(x, side, bone[cut].T, [300], colors=GREY if "cmap" in keywords else "w", linewidths=0.7)
         panel.plot(0, 0, "+", color=RED, markersize=10)
         panel.set(title=title, xlabel="x, along the beam from the target (mm)", ylabel=f"{letter} (mm)")
 

@@ -190,9 +190,9 @@ def penalty_figure(
         axes.plot(x, penalty, marker, color=colour, markersize=size, label=label, zorder=3 + k)
         theory, sent = (expected_db(result, each, q.shape) for each in (name, "back_to_back"))
         if theory is not None and sent is not None:
-            look = {"color": colour, "markersize": 2.2 * size, "zorder": 2.8}
+            keywords = {"color": colour, "markersize": 2.2 * size, "zorder": 2.8}
             penalty = mean_db(theory) - mean_db(sent)
-            axes.plot(x, penalty, "_", label="theory" if k == 0 else None, **look)
+            axes.plot(x, penalty, "_", label="theory" if k == 0 else None, **keywords)
         if extrapolated and name in extrapolated:
             hollow = {"mec": colour, "mfc": "white", "mew": 0.9, "zorder": 2.5}
             axes.plot(x, extrapolated[name], marker, ms=size, label=f"{label}, step → 0", **hollow)
@@ -314,5 +314,5 @@ def _finish(axes: Axes, title: str) -> None:
         axes.set_title(title)
         if len(axes.get_legend_handles_labels()[0]) > 1 or "penalty" in title:
             # Right of the title, above the group numbers.
-            look = {"loc": "lower right", "bbox_to_anchor": (1.0, 1.05), "borderaxespad": 0}
-            axes.legend(ncols=6, handletextpad=0.2, columnspacing=1.2, **look)
+            keywords = {"loc": "lower right", "bbox_to_anchor": (1.0, 1.05), "borderaxespad": 0}
+            axes.legend(ncols=6, handletextpad=0.2, columnspacing=1.2, **keywords)

@@ -83,7 +83,7 @@ def draw_sweep(result: SweepResult, wanted: SweepFigure) -> Figure:
         for line in np.ndindex(shape):
             keep = np.flatnonzero(np.isfinite(centre[line]))
             keep = keep[np.argsort(x[line][keep], kind="stable")]
-            where, (colour, marker) = x[line][keep], _look(line, shape)
+            where, (colour, marker) = x[line][keep], _style_of(line, shape)
             axes.plot(where, centre[line][keep], color=colour, marker=marker, ms=4.5, lw=1.4, zorder=3)
             alpha = 0.25 / np.prod(shape) ** 0.75
             axes.fill_between(where, low[line][keep], high[line][keep], color=colour, alpha=alpha, lw=0)
@@ -91,10 +91,10 @@ def draw_sweep(result: SweepResult, wanted: SweepFigure) -> Figure:
                 axes.plot(where, expected[line][keep], "--", color=colour, lw=1.4, zorder=4)
         for number, name in enumerate(names):
             for i in range(min(_MOST_NAMED, len(result.axes[name]))):
-                colour, marker = _look(tuple(i if k == number else 0 for k in range(len(names))), shape)
-                look: Any = {"color": GREY, "marker": marker} if number else {"color": colour}
+                colour, marker = _style_of(tuple(i if k == number else 0 for k in range(len(names))), shape)
+                keywords: Any = {"color": GREY, "marker": marker} if number else {"color": colour}
                 label = plain_text(f"{name.rpartition('.')[2]} {result.label(name, i)}")
-                axes.plot([], [], label=label, ms=4.5, lw=1.4, **look)
+                axes.plot([], [], label=label, ms=4.5, lw=1.4, **keywords)
         if np.isfinite(expected).any():
             axes.plot([], [], "--", color=GREY, label="theory")
         if wanted.quantity == _PENALTY:
@@ -108,7 +108,7 @@ def draw_sweep(result: SweepResult, wanted: SweepFigure) -> Figure:
     return axes.figure
 
 
-def _look(line: tuple[int, ...], shape: tuple[int, ...]) -> tuple[Any, str]:
+def _style_of(line: tuple[int, ...], shape: tuple[int, ...]) -> tuple[Any, str]:
     """Return the colour and marker of a curve from ``line``, its index along the axes that are not drawn.
 
     The first of these axes sets the colour, all others the marker.

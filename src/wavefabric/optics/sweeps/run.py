@@ -29,7 +29,7 @@ from wavefabric.runtime.lifecycle.checkpoint.file import unusable
 from wavefabric.runtime.lifecycle.collective_checks import locked_by_first_rank, on_first_rank
 
 #: Seconds between checks whether other ranks have finished, and between updates of the progress.
-_LOOK, _LOOK_FOR_PROGRESS = 0.1, 0.5
+_POLL_SECONDS, _PROGRESS_SECONDS = 0.1, 0.5
 _SPAN = re.compile(r"span (\d+)/(\d+), ")
 #: Names of files that runs of points write: results, checkpoints, locks, partial files of killed runs.
 _NAME = re.compile(r"\.?([0-9a-f]{20})\.h5((?:\..*)?)")
@@ -105,7 +105,7 @@ class SweepProgress(Progress):
     """
 
     def __init__(self, shown: Progress, points: Iterable[Point], finished: Callable[[], Collection[str]]):
-        self._shown, self._finished, self._begun, self._looked = shown, finished, False, 0.0
+        self._shown, self._finished, self._begun, self._last_update = shown, finished, False, 0.0
         self._steps = {each.fingerprint: each.steps for each in points}
         self.begin(None)
 
@@ -122,9 +122,9 @@ class SweepProgress(Progress):
 
     def update(self, done: float, message: str = "") -> None:
         self._inside = self._span[0] + done * self._span[1]
-        if (now := time.monotonic()) - self._looked < _LOOK_FOR_PROGRESS:
+        if (now := time.monotonic()) - self._last_update < _PROGRESS_SECONDS:
             return
-        self._looked, ready = now, self._steps.keys() & set(self._finished())
+        self._last_update, ready = now, self._steps.keys() & set(self._finished())
         if not self._begun:
             self._shown.start(sum(self._steps.values()), "sweep, steps")
         self._begun, steps = True, sum(self._steps[each] for each in ready)
@@ -169,7 +169,7 @@ class _Sweep:
             self._run_point(point, self._file(point.fingerprint))
         with waiting():
             while self.apart and len(self._finished()) < len(self.points):
-                time.sleep(_LOOK)  # do not wait in MPI, which blocks Ctrl-C
+                time.sleep(_POLL_SECONDS)  # do not wait in MPI, which blocks Ctrl-C
                 self.progress.update(0)
 
     def _run_point(self, point: Point, file: Path) -> None:

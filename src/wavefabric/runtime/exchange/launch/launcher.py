@@ -25,7 +25,7 @@ _CRASHES = (signal.SIGSEGV, signal.SIGABRT, signal.SIGFPE, signal.SIGILL, signal
 #: Seconds that ranks have to save after the parent of this launcher has ended.
 _ORPHANED = 60
 #: Seconds between checks of mpiexec and of the parent of this launcher.
-_LOOK = 0.1
+_POLL_SECONDS = 0.1
 #: Variables for the threads of libraries; the solvers set theirs separately.
 _THREADED = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
@@ -135,7 +135,7 @@ class _Supervisor:
     def _pass_on(self, selector: selectors.BaseSelector) -> None:
         parent, killed_at = os.getppid(), float("inf")
         while self._process.poll() is None:
-            _read(selector, _LOOK)
+            _read(selector, _POLL_SECONDS)
             if not self._terminated and abandoned(parent):
                 self._terminate(signal.SIGTERM)
                 killed_at = time.monotonic() + _ORPHANED
