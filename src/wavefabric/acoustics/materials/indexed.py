@@ -57,7 +57,7 @@ def indexed_parameters(
     result = {}
     for group in materials.groups:
         index = device.asarray(group.index(problem))
-        size = len(group.sets)
+        size = len(group.combinations)
         table = device.zeros((size, len(AT_POINTS)), dtype) if set(group.names) & set(AT_POINTS) else None
 
         def row(column: str, otherwise: Any, group=group, size=size) -> Any:
