@@ -86,8 +86,8 @@ def _line(inputs: Problem, wrt: str, dtype: np.dtype, device: Device, repeats: i
     state, held, number = stages.fields.named(), Fields(stages.coefficients), 1 << 19
 
     def back() -> None:
-        adjoint.after(number, held)
-        adjoint.before(number, stages.fields, held)
+        adjoint.transpose_pressure(number, held)
+        adjoint.transpose_motion(number, stages.fields, held)
 
     def copy() -> None:
         for name, target in held.named().items():

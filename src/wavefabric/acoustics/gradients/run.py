@@ -268,7 +268,7 @@ class AdjointRun:
         adjoint, after = self._adjoint, self._fields
         if not self._half:
             self._injection.add(adjoint.fields, number)
-            adjoint.after(number, after)
+            adjoint.transpose_pressure(number, after)
             self._half = True
         if stored is not None and not self._repeatable:  # restore the forward fields before the step
             self._fields = self._forward.fields_of(self._copies_into(self._stages.fields).parts(stored))
@@ -276,7 +276,7 @@ class AdjointRun:
             after = adjoint.kept(after)
             self._bring(number)
             self._stages.fields.clock[...] = number
-        adjoint.before(number, self._fields, after)
+        adjoint.transpose_motion(number, self._fields, after)
 
     @property
     def _repeatable(self) -> bool:
@@ -298,8 +298,8 @@ class AdjointRun:
 
         def work() -> None:
             self._injection.add(adjoint.fields, number)
-            adjoint.after(number, after)
-            adjoint.before(number, before, after)
+            adjoint.transpose_pressure(number, after)
+            adjoint.transpose_motion(number, before, after)
 
         kind = self._stages.sources.active(number), number >= self._recording.start, after is first
         if kind not in self._repeats:

@@ -118,7 +118,7 @@ class AdjointStep:
         """Return a dictionary from name to array of all that a checkpoint stores."""
         named = {f"adjoint/{name}": array for name, array in self.fields.named().items()}
         named |= {f"gradient/{name}": array for name, array in self.gradients().items()}
-        if self._c.lossy:  # between `after` and `before`
+        if self._c.lossy:  # between `transpose_pressure` and `transpose_motion`
             named["adjoint/rate"] = self._scratch[0]
             if self._rate is not None:
                 named["forward/rate"] = self._rate
@@ -137,13 +137,13 @@ class AdjointStep:
         """Whether all steps but the first only run stages and launch kernels."""
         return self._rate is None or not self._replaced
 
-    # --- A step: `after`, then `before`; between them the caller may restore earlier forward fields -------
+    # --- A step: `transpose_pressure`, then `transpose_motion`; forward fields may be restored in between ---
 
     def _begins(self, number: int) -> bool:
         """Return whether an initial pressure replaces the result of step ``number``."""
         return number == 0 and self._c.problem.initial_pressure is not None
 
-    def after(self, number: int, forward: Fields) -> None:
+    def transpose_pressure(self, number: int, forward: Fields) -> None:
         """Do the pressure stage's transpose; ``forward`` are the simulation's own fields after the step."""
         c, f = self._c, self.fields
         if self._begins(number):
@@ -180,7 +180,7 @@ class AdjointStep:
             self._stages.divergence(forward.u, self._rate)
 
     def kept(self, forward: Fields) -> Fields:
-        """Return the forward fields after a step, copied if `before` needs the fields before the step too."""
+        """Return the forward fields after a step, copied if those before it are needed at the same time."""
         if self.after_step is None:
             return forward
         copied = self.after_step
@@ -212,7 +212,7 @@ class AdjointStep:
                 self._stages.apply_operator(rate, c.nabla1)
             self.kernels.alpha_gradient(self._medium["alpha_coeff"], f.p, c.speed, self._unit, rate)
 
-    def before(self, number: int, before: Fields, after: Fields) -> None:
+    def transpose_motion(self, number: int, before: Fields, after: Fields) -> None:
         """Do the transposes of the density and velocity stages of step ``number``.
 
         ``before`` and ``after`` are the forward fields, those of the simulation itself, before and after the
