@@ -102,7 +102,7 @@ class Step:
         self._taken.add(key)
         return True
 
-    def forget(self) -> None:
+    def discard_graphs(self) -> None:
         """Discard the captured steps, because the calls of the stages have changed."""
         self._captured.clear()
         self._taken.clear()

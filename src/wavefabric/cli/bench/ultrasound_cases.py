@@ -218,7 +218,7 @@ class Stepper:
 
     def begin_anew(self, steps: int = _FIRST_STEPS) -> None:
         """Drop captured graphs and take ``steps`` steps; needed whenever the functions in a step change."""
-        self._step.forget()
+        self._step.discard_graphs()
         for _ in range(steps):
             self()
 
