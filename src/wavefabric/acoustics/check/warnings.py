@@ -155,7 +155,7 @@ def power_law_line(problem: Problem) -> str | None:
     if problem.initial_pressure is not None:
         frequencies.append(c * _rms_wavenumber(problem) / (2 * math.pi))
     frequency = max((each for each in frequencies if each > 0), key=law.error, default=0.0)
-    return law.line(frequency) if frequency and law.error(frequency) >= 1 else None
+    return law.description(frequency) if frequency and law.error(frequency) >= 1 else None
 
 
 def _mean_frequency(signal: np.ndarray, dt: float) -> float:
