@@ -241,7 +241,7 @@ class _Run:
             self._whole = False
             taken = self._step.take(number, most)
             if self._comm.step_recorder is not None:
-                self._comm.step_recorder.settle()
+                self._comm.step_recorder.build_schedule()
             self._recorder.after(number, taken)
             self._done, self._whole = number + taken, True
             if self._done == self._first + _SETTLING and steps >= self._done + _SETTLING:
@@ -330,7 +330,7 @@ class _Run:
             self._read_check()
         self._device.synchronize()
         self._comm.check()
-        self._recorder.settle()
+        self._recorder.flush()
         state = {
             "step": self._done,
             "seconds": self._all_seconds(),

@@ -264,7 +264,7 @@ class Recorder:
                     series.put(row[axis])
                     series.add(self.delivery, 1)
 
-    def settle(self) -> None:
+    def flush(self) -> None:
         """Pass all rows recorded so far to the sink and flush it, as a checkpoint requires."""
         for series in self._series.values():
             series.hand_over(self.delivery)
@@ -274,7 +274,7 @@ class Recorder:
         """Finish after the last step; return a dictionary from name to a function that computes an array."""
         if self.intensity is not None:
             self._store_intensity(self.intensity.flush())
-        self.settle()
+        self.flush()
         arrays: dict[str, Callable[[], np.ndarray]]
         arrays = {name: partial(self._statistic, name) for name in self.statistics}
         for name in self._layout.fields:

@@ -202,7 +202,7 @@ class Propagator:
             before = state["done"]
             for done in self.control.advance(A, length, state, self.check_interval - unchecked, count):
                 if self.recorder:
-                    self.recorder.settle()
+                    self.recorder.build_schedule()
                 if on_step:
                     on_step(state["z"], done)
             unchecked += state["done"] - before

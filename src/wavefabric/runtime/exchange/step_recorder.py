@@ -22,7 +22,7 @@ from wavefabric.runtime.exchange.control import Control, check_agreement, on_fir
 class StepRecorder:
     """Records the exchanges of one time step; see `Communicator.recording`. All ranks call the same methods.
 
-    After `settle`, ``schedule`` has the exchanges in the order in which they started, each in separate
+    After `build_schedule`, ``schedule`` has the exchanges in the order of their starts, each in separate
     rounds. Its element size in bytes is the greatest common divisor of those of the exchanges.
     """
 
@@ -99,7 +99,7 @@ class StepRecorder:
         if steps is not None and steps < 2:
             raise InputError(f"recording: a run of {steps} step; allowed: two steps or more")
 
-    def settle(self) -> None:
+    def build_schedule(self) -> None:
         """Build and write the schedule if a step was recorded; not while a CUDA graph is captured.
 
         All ranks make this call. `InputError` on all ranks if ranks started different exchanges, or the file
