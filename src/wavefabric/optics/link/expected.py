@@ -149,7 +149,7 @@ def expected_of(
     options = Options(symbols=grid.symbols)
     if solver.step is not None and solver.integrator in QUADRATURES:
         steps = Steps(solver.step, solver.integrator, section_count(run))
-        if steps.taken(link.length) > resonance(fibre, transmitter).step:
+        if steps.actual_step(link.length) > resonance(fibre, transmitter).step:
             options = Options(symbols=grid.symbols, steps=steps, sample_rate=grid.sample_rate)
     spans = Spans(link.length, link.spans, amplifier_gain(link, fibre))
     at, joint = run.receiver.spans(link.spans), run.receiver.sets(fibre.group_sizes)
