@@ -52,7 +52,7 @@ def test_arrays_that_come_and_go_are_not_kept(fresh):
 @pytest.mark.parametrize("ready", [1, 2])
 def test_ranks_whose_memory_is_new_bind_alone(fresh, monkeypatch, ready):
     """Operations stay ready, or are made ready again each time."""
-    monkeypatch.setattr(prepared_calls, "MOST_READY", ready)
+    monkeypatch.setattr(prepared_calls, "MOST_PREPARED", ready)
     arrays = {size: [fresh.device.zeros(size, float) for _ in range(4)] for size in (3, 4)}
     for turn in range(8):
         for size in (3, 4):
@@ -140,7 +140,7 @@ def test_contiguous_arrays_need_no_buffer_but_for_sums(fresh):
 
 @pytest.mark.parallel([2, 3])
 def test_of_many_operations_those_called_last_are_kept(fresh, monkeypatch):
-    monkeypatch.setattr(prepared_calls, "MOST_READY", 3)
+    monkeypatch.setattr(prepared_calls, "MOST_PREPARED", 3)
     monkeypatch.setattr(prepared_calls, "MOST_BOUND", 4)
     prepared = fresh._prepared
     for turn in range(3):

@@ -43,7 +43,7 @@ class Table(NamedTuple):
 
     values: np.ndarray
     integral: np.ndarray  # integral of ``values`` over Δβ
-    double_integral: np.ndarray  # integral of ``once`` over Δβ
+    double_integral: np.ndarray  # integral of ``integral`` over Δβ
     step: float  # of Δβ, 1/m
     period: float  # in Δβ, 1/m, or 0
     tail: float  # without a period |μ|² is tail/Δβ² beyond the table
