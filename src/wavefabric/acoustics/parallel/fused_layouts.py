@@ -151,7 +151,7 @@ class OneSidedLayout(FusedGlobalLayout):
         self._timeout = comm.timeout("transposes")
         capacity = [comm.symmetric((3, max(map(math.prod, shapes))), c.complex) for shapes in (flat, tall)]
         self._flat, self._columns = (
-            [each[: math.prod(shapes[comm.rank])].reshape(shapes[comm.rank]) for each in here.own]
+            [each[: math.prod(shapes[comm.rank])].reshape(shapes[comm.rank]) for each in here.local]
             for here, shapes in zip(capacity, (flat, tall), strict=True)
         )
         # Flags of received data, by direction, spectrum and sender; counts of calls, blocks and waits.
@@ -167,7 +167,7 @@ class OneSidedLayout(FusedGlobalLayout):
         tables = np.zeros((2, 3), scatter_type(comm.size))
         for route, symmetric in enumerate((capacity[1], capacity[0])):
             bases = device.to_host(symmetric.addresses).astype(np.int64)
-            whole = symmetric.own[0].nbytes
+            whole = symmetric.local[0].nbytes
             for number in range(3):
                 entry = tables[route, number]
                 counts = device.address(self._counts) + 12 * (3 * route + number)
@@ -201,7 +201,7 @@ class OneSidedLayout(FusedGlobalLayout):
 
     def _receive(self, number: int, planes: bool) -> None:
         if self._timeout.waits:
-            flags, taken = self._flags.own[int(planes), number], self._counts[int(planes), number, 2:]
+            flags, taken = self._flags.local[int(planes), number], self._counts[int(planes), number, 2:]
             self.column_kernels.await_ranks(flags, taken, self.comm.rank, self._timeout)
 
 

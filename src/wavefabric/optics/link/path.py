@@ -290,8 +290,8 @@ class CoupledRanks:
         for start in range(0, A.shape[1], _CHUNK):
             window = A[:, start : start + _CHUNK]
             exchange = self._exchange(2 * window.shape[1], A.real.dtype)
-            exchange.own.view(A.dtype)[...] = window
+            exchange.local.view(A.dtype)[...] = window
             exchange.start()
-            exchange.arrived()
+            exchange.wait_for()
             window[...] = matrix @ exchange.all.view(A.dtype)
-            exchange.wait()
+            exchange.finish()
