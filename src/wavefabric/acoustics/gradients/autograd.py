@@ -188,14 +188,14 @@ class _Simulation:
 
     def __init__(self, grid: Grid, medium: Medium, source: Source, sensor: Sensor, parameters, options: dict):
         inputs = grid, medium, source, sensor, GradientSettings(**options)
-        problem, recording, how = prepare_gradient(tuple(parameters), "parameters", *inputs)
+        problem, recording, settings = prepare_gradient(tuple(parameters), "parameters", *inputs)
         for name, value in parameters.items():
             held = getattr(medium if hasattr(medium, name) else source, name)
             held = np.shape(held.signal if name == "transducer" else held)
             require(tuple(value.shape) == held, f"parameters.{name}.shape", tuple(value.shape), str(held))
         self._medium, self._source = replace(medium, reference_speed=problem.reference_speed), source
-        self._grid, self._sensor, self._inputs = grid, sensor, (problem, recording, how.dtype)
-        fixed = dict(comm=how.ranks, dt=problem.dt, steps=problem.steps, t_end=None, device="auto")
+        self._grid, self._sensor, self._inputs = grid, sensor, (problem, recording, settings.dtype)
+        fixed = dict(comm=settings.ranks, dt=problem.dt, steps=problem.steps, t_end=None, device="auto")
         self._options = options | fixed
 
     def run(self, values: Mapping[str, np.ndarray], wrt: tuple[str, ...]) -> tuple[Results, Any]:

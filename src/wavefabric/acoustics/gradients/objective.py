@@ -105,10 +105,10 @@ def _pairs(name: str, derivatives: Any, values: Any) -> Iterator[tuple[Any, Any]
 
 
 def _checked(name: str, derivative: Any, values: Any) -> np.ndarray:
-    what = f"objective: the derivative of {name}"
-    array, shape = as_array(derivative, what), np.shape(values)
+    key = f"objective: the derivative of {name}"
+    array, shape = as_array(derivative, key), np.shape(values)
     if array.shape != shape or array.dtype.kind not in "fiu":
-        raise InputError(f"{what} has the shape {array.shape}; allowed: {shape}, real")
+        raise InputError(f"{key} has the shape {array.shape}; allowed: {shape}, real")
     if not np.isfinite(array).all():
-        raise InputError(f"{what} is not finite; allowed: finite numbers")
+        raise InputError(f"{key} is not finite; allowed: finite numbers")
     return array

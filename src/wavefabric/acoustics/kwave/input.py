@@ -112,12 +112,12 @@ class _Contents(Reader):
         self.header = self.attributes()
         if self.header.get("format") == "wavefabric result":
             raise InputError(f"{self.path}: is a result of wavefabric; allowed: a k-Wave input file")
-        wanted = {
+        expected = {
             "file_type": (("input",), "'input' (a k-Wave input file)"),
             "major_version": (("1",), "1"),
             "minor_version": (("0", "1", "2"), "0 or 1 or 2"),
         }
-        for name, (values, allowed) in wanted.items():
+        for name, (values, allowed) in expected.items():
             if self.header.get(name) not in values:
                 actual = f"'{self.header[name]}'" if name in self.header else "is missing"
                 raise InputError(f"{self.path}: attribute '{name}': {actual}; allowed: {allowed}")

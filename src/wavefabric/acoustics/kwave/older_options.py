@@ -82,7 +82,7 @@ def keywords(
     on_gpu = execution.is_gpu_simulation if device is None else device == "gpu"
     usual_size = 10 if len(shape) == 3 and not alone else 20
     read = ObjectOptions.__dataclass_fields__
-    told = {
+    converted = {
         **{name: getattr(simulation, name) for name in read if hasattr(simulation, name)},
         "pml_size": _pml_sizes(simulation, shape, usual_size, axisymmetric),
         "pml_alpha": _pml_alphas(simulation, len(shape)),
@@ -93,7 +93,8 @@ def keywords(
         "checkpoint": _checkpoints(execution),
         "quiet": True,
     }
-    return told | ({"progress": terminal_bar()} if execution.show_sim_log or execution.verbose_level else {})
+    shows_progress = execution.show_sim_log or execution.verbose_level
+    return converted | ({"progress": terminal_bar()} if shows_progress else {})
 
 
 def recorded(sensor: Any) -> list[str]:

@@ -241,8 +241,8 @@ def find_materials(problem: Problem, dtype) -> Materials:
     return problem.fact(("materials", dtype.str), lambda: _Search(problem, dtype).materials())
 
 
-def _counted(count: int, what: str) -> str:
-    return f"{count} {what}" if count == 1 else f"{count} {what}s"
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 class _Search:
@@ -273,7 +273,7 @@ class _Search:
         groups = () if result is None else (result,)
         if (together := self._group(staggered)) is not None:
             return Materials((*groups, together))
-        alone = self._alone(staggered)
+        alone = self._single_groups(staggered)
         if len(alone) == len(staggered):
             groups = *groups, *(replace(each, bits=max(group.bits for group in alone)) for each in alone)
         return Materials(groups)
@@ -291,7 +291,7 @@ class _Search:
                 return group
         return None
 
-    def _alone(self, names: Sequence[str]) -> list[IndexedGroup]:
+    def _single_groups(self, names: Sequence[str]) -> list[IndexedGroup]:
         """Return a group of one parameter for each of ``names`` that saves memory with its own index."""
         return [group for name in names if (group := self._group([name])) is not None]
 

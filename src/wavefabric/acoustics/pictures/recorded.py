@@ -91,18 +91,18 @@ class RecordedFile(Reader):
 
         A mask whose points fill a box counts as one.
         """
-        kwave, axes, most = int(self.steps > 0), len(self.shape), host_memory()[0] // _INDEX_BYTES
+        kwave, axes, limit = int(self.steps > 0), len(self.shape), host_memory()[0] // _INDEX_BYTES
         boxes, points = "sensor/boxes", "sensor/points"
         if kwave:
             boxes, points = "sensor_mask_corners", "sensor_mask_index"
         if boxes in self:
             with self.reading(boxes):
-                corners = np.reshape(self.read(boxes, most), (-1, 2, 3 if kwave else axes))
+                corners = np.reshape(self.read(boxes, limit), (-1, 2, 3 if kwave else axes))
                 return corners[number, :, :axes].astype(np.int64) - kwave
         if points not in self:
             return None
         with self.reading(points):
-            index = np.ravel(self.read(points, most)).astype(np.int64) - kwave
+            index = np.ravel(self.read(points, limit)).astype(np.int64) - kwave
             at = np.array(np.unravel_index(index, self.shape, order="F"))
             corners = np.stack([at.min(axis=1), at.max(axis=1)])
             return corners if np.prod(corners[1] - corners[0] + 1) == index.size else None
@@ -215,7 +215,7 @@ class RecordedArray:
 
     def extremes(self) -> tuple[float, float, tuple[int, ...]]:
         """Return the smallest and largest value of a field or box, and the index of the largest magnitude."""
-        low, high, top, at = math.inf, -math.inf, -1.0, ()
+        low, high, top, position = math.inf, -math.inf, -1.0, ()
         with self._reading() as axes:
             for i in range(axes.data.shape[0]):
                 part = np.asarray(axes.data[i])
@@ -226,8 +226,8 @@ class RecordedArray:
                 if max(-lowest, highest) > top:
                     top = max(-lowest, highest)
                     inside = np.unravel_index(int(np.argmax(np.abs(part))), part.shape)
-                    at = (i, *(int(n) for n in inside))
-        return low, high, (at[::-1] if self.file.steps else at)[: len(self.size)]
+                    position = (i, *(int(n) for n in inside))
+        return low, high, (position[::-1] if self.file.steps else position)[: len(self.size)]
 
     def plane(self, normal: int, index: int) -> np.ndarray:
         """Return the plane perpendicular to axis ``normal`` at ``index``; of a 2-D array, the whole array."""
