@@ -54,7 +54,7 @@ class Results(dict[str, Any]):
         self.report = report
         self.writes = writes
         self._dt = problem.dt
-        self._where, self._total = recording.where, problem.shape
+        self._points, self._total = recording.where, problem.shape
         self.frequencies = np.array(recording.frequencies)
         self.time = np.arange(recording.start, max(problem.steps, recording.start)) * problem.dt
         super().__init__((name, self._view(name, array)) for name, array in arrays.items())
@@ -67,7 +67,7 @@ class Results(dict[str, Any]):
         return each if isinstance(each[0], list) else np.stack(each)
 
     def _at_sensor(self, array: np.ndarray) -> Any:
-        where = self._where
+        where = self._points
         if not isinstance(where, Cuboids):
             return array.T
         dims = self.grid.dimensions
@@ -116,7 +116,7 @@ class Results(dict[str, Any]):
             "recorded": recorded,
             "cost": _cost(self.report),
         }
-        if positions := _positions(self._where, self._total, self.grid):
+        if positions := _positions(self._points, self._total, self.grid):
             contents["sensor"] = positions
         if self.frequencies.size:
             contents["frequencies"] = Data(self.frequencies, "Hz", "of amplitudes and phases, in their order")
@@ -134,8 +134,8 @@ def _positions(where: Any, total: tuple[int, int, int], grid: Grid) -> dict[str,
         return {"boxes": Data(boxes, "", "first and last point of each along x, y(, z), from 0")}
     if not isinstance(where, np.ndarray):
         return {}
-    at = np.array(np.unravel_index(where, total, order="F")) - np.array(grid.margin)[:, None]
-    points = np.ravel_multi_index(tuple(at[: grid.dimensions]), grid.shape, order="F")
+    index = np.array(np.unravel_index(where, total, order="F")) - np.array(grid.margin)[:, None]
+    points = np.ravel_multi_index(tuple(index[: grid.dimensions]), grid.shape, order="F")
     return {"points": Data(points, "", "points of the mask by number in the grid, x fastest, from 0")}
 
 

@@ -82,7 +82,7 @@ def run(
     alternates in sign from step to step grows exponentially. KeyboardInterrupt: Ctrl-C or SIGTERM; in a run
     with checkpoints it is raised once a checkpoint is saved.
     """
-    begun = working_time()
+    start_time = working_time()
     options = (options or RunSettings()).with_ranks(problem.shape)
     saved = options.checkpoints
     files = {"output": getattr(sink, "path", None), "checkpoint": saved and saved.path}
@@ -90,7 +90,7 @@ def run(
         for key, path in files.items():
             stack.enter_context(locked_by_first_rank(options.ranks, path, key))
         setup = setup or Setup(options, indexed=observer is None)
-        return _Run(problem, recording, sink, options, observer, setup).run(begun, loading_seconds)
+        return _Run(problem, recording, sink, options, observer, setup).run(start_time, loading_seconds)
 
 
 class _Run:
@@ -140,7 +140,7 @@ class _Run:
         self._interrupt = DeferredInterrupt()
         self._step = Step(self._stages, self._recorder, self._checks.alternation)
         #: Whether the observer must be called after each step.
-        self._alone = observer is not None
+        self._observes_each_step = observer is not None
         if comm.step_recorder is not None:
             comm.step_recorder.watch(self._step, "advance")
         # `_done` steps are taken; `_whole` is False while a step is incomplete, as after a second Ctrl-C.
@@ -168,23 +168,23 @@ class _Run:
         # Whether all ranks have agreed to stop.
         self._agreed = comm.size == 1
 
-    def run(self, begun: float, loading: float) -> Report:
+    def run(self, start_time: float, loading: float) -> Report:
         """Take the time steps, complete the output and return the report.
 
-        Incomplete output is deleted unless a checkpoint needs it. ``begun`` is the value of `working_time`
-        when the run began, ``loading`` the time, s, spent reading the input.
+        Incomplete output is deleted unless a checkpoint needs it. ``start_time`` is the `working_time` when
+        the run began, ``loading`` the time, s, spent reading the input.
         """
         if self._observer is not None:
             reads = self._observer.begin(self._stages, self._first)
             if reads is not None:
                 self._step = Step(self._stages, self._recorder, self._checks.alternation, reads)
-                self._alone = False
+                self._observes_each_step = False
         try:
             self._recorder.begin(self._first, self._token)
         except BaseException:
             self._recorder.delivery.abandon(keep=self._first > 0)
             raise
-        self._seconds = {"loading": loading, "preprocessing": working_time() - begun}
+        self._seconds = {"loading": loading, "preprocessing": working_time() - start_time}
         checkpoint, report, recorder = self._checkpoint, self._report, self._recorder
         keep = complete = False
         self._began_steps = working_time()
@@ -230,9 +230,9 @@ class _Run:
 
     def _take_steps(self) -> None:
         """Take time steps until the end of the run, or until a checkpoint that ends the run early."""
-        steps, alone, progress = self._problem.steps, self._comm.size == 1, self._progress
+        steps, is_single, progress = self._problem.steps, self._comm.size == 1, self._progress
         policy = None if self._checkpoint is None else self._checkpoint.policy
-        ranks = "" if alone else f"{self._comm.size} ranks, "
+        ranks = "" if is_single else f"{self._comm.size} ranks, "
         progress.start(steps, f"time steps on {ranks}{self._device.name}")
         progress.update(self._first)
         self._last_status = (self._first, time.perf_counter())
@@ -250,10 +250,10 @@ class _Run:
             if self._observer is not None:
                 self._observer.after(self._done)
             last = self._done == steps
-            save = alone and self._checkpoint is not None and self._checkpoint.due()
-            if alone:
+            save = is_single and self._checkpoint is not None and self._checkpoint.due()
+            if is_single:
                 self._interrupt.check()
-            if self._checks.due(self._done) or (not alone and self._done >= self._next_status):
+            if self._checks.due(self._done) or (not is_single and self._done >= self._next_status):
                 save = self._check(last) or save
             elif self._device.name == "cpu":  # a GPU lags behind except after a check of the fields
                 progress.update(self._done, self._peak)
@@ -267,7 +267,7 @@ class _Run:
 
     def _steps_alone(self) -> int:
         """Return how many steps can be taken before the next check, checkpoint or block of recorded rows."""
-        if self._comm.size > 1 or self._alone:
+        if self._comm.size > 1 or self._observes_each_step:
             return 1
         done, policy = self._done, None if self._checkpoint is None else self._checkpoint.policy
         limits = [self._checks.free_steps(done), self._recorder.free_steps(done)]

@@ -83,11 +83,11 @@ class ContinuousWave:
         There is one waveform if all points have the same phase, else a cosine and a sine. For a transducer,
         the matrix ``spread`` (points, elements) converts weights of its elements to weights of points.
         """
-        turns = self.frequency * dt * np.arange(steps)
-        angle = 2 * np.pi * (turns - np.rint(turns))
+        periods = self.frequency * dt * np.arange(steps)
+        angle = 2 * np.pi * (periods - np.rint(periods))
         rise = np.ones(steps)
         if self.ramp:
-            rise = 0.5 - 0.5 * np.cos(np.pi * np.minimum(turns / self.ramp, 1.0))
+            rise = 0.5 - 0.5 * np.cos(np.pi * np.minimum(periods / self.ramp, 1.0))
         phase = float(self.phase.flat[0])
         if np.ptp(self.phase) == 0:
             waves, weights = [np.cos(angle + phase)], [self.amplitude * np.ones(self.phase.shape)]
@@ -328,11 +328,11 @@ def smooth(field: np.ndarray, restore_max: bool = True) -> np.ndarray:
     return smoothed.astype(dtype, copy=False)
 
 
-def _transform(name: str, array: np.ndarray, *how: Any) -> Any:
+def _transform(name: str, array: np.ndarray, *arguments: Any) -> Any:
     """Apply the FFT ``name`` of NumPy or, to arrays that are worth several threads, of SciPy."""
     if (threads := threads_for(array.size)) == 1:
-        return getattr(np.fft, name)(array, *how)
+        return getattr(np.fft, name)(array, *arguments)
     from scipy import fft
 
     with fft.set_workers(threads):
-        return getattr(fft, name)(array, *how)
+        return getattr(fft, name)(array, *arguments)

@@ -326,7 +326,7 @@ def _notes(shape: Triple, grid: Triple, options: Decomposition) -> list[str]:
 
 def halo_messages(decomposition: Partition) -> list[Message]:
     """Return the messages between ranks that fill all overlaps, up to 26 per block; the grid is periodic."""
-    grid, over = decomposition.grid, decomposition.options.overlap
+    grid, overlap = decomposition.grid, decomposition.options.overlap
     blocks = list(itertools.product(*map(range, grid)))
     number = {block: rank for rank, block in enumerate(blocks)}
     steps = [(-1, 0, 1) if count > 1 else (0,) for count in grid]
@@ -336,23 +336,23 @@ def halo_messages(decomposition: Partition) -> list[Message]:
             if any(offset):
                 neighbour = ((b + o) % count for b, o, count in zip(block, offset, grid, strict=True))
                 src = number[tuple(neighbour)]
-                source = _box(decomposition.subdomains[src], offset, over, owned=True)
-                target = _box(decomposition.subdomains[dst], offset, over, owned=False)
+                source = _box(decomposition.subdomains[src], offset, overlap, owned=True)
+                target = _box(decomposition.subdomains[dst], offset, overlap, owned=False)
                 messages.append(Message(src, dst, source, target))
     return messages
 
 
-def _box(subdomain: Subdomain, offset, over: int, owned: bool) -> tuple[slice, slice, slice]:
+def _box(subdomain: Subdomain, offset, overlap: int, owned: bool) -> tuple[slice, slice, slice]:
     """Return slices (z, y, x) of an overlap of a block, or of the points that fill a neighbour's overlap.
 
-    The overlap is ``over`` points wide, on the side ``offset``: −1, 0 or 1 along x, y and z. If ``owned``,
+    The overlap is ``overlap`` points wide, on the side ``offset``: −1, 0 or 1 along x, y and z. If ``owned``,
     return instead the block's own points at the opposite edge, which fill this overlap of the neighbour
     there.
     """
     box = []
     for step, inside in zip(reversed(offset), subdomain.owned, strict=True):
         low, high = inside.start, inside.stop
-        before, after = slice(low - over, low), slice(high, high + over)
-        first, last = slice(low, low + over), slice(high - over, high)
+        before, after = slice(low - overlap, low), slice(high, high + overlap)
+        first, last = slice(low, low + overlap), slice(high - overlap, high)
         box.append((inside, first if owned else after, last if owned else before)[step])
     return tuple(box)  # type: ignore[return-value]

@@ -273,7 +273,7 @@ class AdjointRun:
         if stored is not None and not self._repeatable:  # restore the forward fields before the step
             self._fields = self._forward.fields_of(self._copies_into(self._stages.fields).parts(stored))
         elif self._reversal is not None:
-            after = adjoint.kept(after)
+            after = adjoint.forward_after_step(after)
             self._bring(number)
             self._stages.fields.clock[...] = number
         adjoint.transpose_motion(number, self._fields, after)

@@ -63,8 +63,8 @@ class FusedGlobalLayout(FusedLayout):
         _, planes, _, columns = boxes(cut.shape, cut.grid)
         forth, back = transpose_messages(planes, columns), transpose_messages(columns, planes)
         c, flat, tall = self.coefficients, self._spectrum_shape(), self.coefficients.half_shape
-        self._forth = [region_exchange(comm, forth, flat, tall, c.complex) for _ in range(3)]
-        self._back = [region_exchange(comm, back, tall, flat, c.complex) for _ in range(3)]
+        self._to_columns = [region_exchange(comm, forth, flat, tall, c.complex) for _ in range(3)]
+        self._to_planes = [region_exchange(comm, back, tall, flat, c.complex) for _ in range(3)]
         self._columns = [c.device.empty(tall, c.complex) for _ in range(3)]
 
     def _kernels(self) -> tuple[AxisKernels, AxisKernels]:
@@ -82,14 +82,14 @@ class FusedGlobalLayout(FusedLayout):
     def _send_planes(self, number: int, along_y: bool) -> None:
         if along_y:
             self.plane_kernels.y_transform([self.spectra[number]], False)
-        self._forth[number].start([self.spectra[number]])
+        self._to_columns[number].start([self.spectra[number]])
 
     def _send_columns(self, number: int) -> None:
-        self._back[number].start([self._columns[number]])
+        self._to_planes[number].start([self._columns[number]])
 
     def _receive(self, number: int, planes: bool) -> None:
         """Wait until the other ranks' parts of spectrum ``number`` are here, as ``planes`` or as columns."""
-        exchange, arrays = (self._back, self.spectra) if planes else (self._forth, self._columns)
+        exchange, arrays = (self._to_planes, self.spectra) if planes else (self._to_columns, self._columns)
         exchange[number].finish([arrays[number]])
 
     def gradient(self) -> None:

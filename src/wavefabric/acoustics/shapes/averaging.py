@@ -141,10 +141,10 @@ def effective(
     """
     results: dict[str, np.ndarray] = {}
 
-    def put(name: str, where: slice, values: np.ndarray) -> None:
+    def put(name: str, block: slice, values: np.ndarray) -> None:
         if name not in results:
             results[name] = np.empty(averages.shape, order="F")
-        results[name][..., where] = values
+        results[name][..., block] = values
 
     for where, cells in averages.blocks():
         fine = sample(cells)

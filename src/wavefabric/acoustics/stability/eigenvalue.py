@@ -56,8 +56,8 @@ class LargestEigenvalue(FreeSteps):
 
     FIELDS = 4
 
-    def __init__(self, problem: Problem, how: RunSettings):
-        super().__init__(problem, how, pml=False)
+    def __init__(self, problem: Problem, settings: RunSettings):
+        super().__init__(problem, settings, pml=False)
         field = problem.points * self.dtype.itemsize
         self._doubt = math.log(1.648 * math.sqrt(problem.points) / _PROBABILITY)
         self._window = max(_WINDOW, min(_MOST, _BYTES // field))

@@ -36,16 +36,16 @@ class FreeSteps:
     #: Number of fields needed in addition to the stages.
     FIELDS = 0
 
-    def __init__(self, problem: Problem, how: RunSettings, pml: bool = True):
-        comm, self.dtype = how.ranks, how.dtype
+    def __init__(self, problem: Problem, settings: RunSettings, pml: bool = True):
+        comm, self.dtype = settings.ranks, settings.dtype
         self.comm = comm
         silent = ("nonlinearity", "initial_pressure", "pressure_source", "velocity_source", "transducer")
         layers = {} if pml else {"pml_size": (0, 0, 0)}
         self.problem = replace(problem, steps=1 << 30, **dict.fromkeys(silent), **layers)
-        cut = how.decomposition if comm.size > 1 else None
+        cut = settings.decomposition if comm.size > 1 else None
         self._decomposition = decompose(problem.shape, comm.size, cut)
 
-    def fits(self) -> bool:
+    def fits_in_memory(self) -> bool:
         """Return whether every rank has enough memory."""
         comm, device = self.comm, self.comm.device
         needed = needed_bytes(self.problem, Recording(()), self.dtype, device, self._decomposition)

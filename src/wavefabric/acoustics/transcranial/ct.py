@@ -227,13 +227,13 @@ def resample(ct: CT, grid: Grid, frame: BeamFrame, *, outside: float = AIR) -> n
     values = ct.values.astype(np.float32) if ct.values.dtype.char in "eg" else ct.values
     result = np.empty(shape, np.float32, order="F")
     # The mode is continuous at the edge, so round-off does not put the last voxels outside.
-    how: Any = (np.float32, 1, "grid-constant", outside)  # output, order, mode, cval
+    options: Any = (np.float32, 1, "grid-constant", outside)  # output, order, mode, cval
     step = max(1, _SLAB // (shape[0] * shape[1]))
     for z in range(0, shape[2], step):
         slab = result[:, :, z : z + step]
         slab[...] = 0
         for shift in shifts:
             start: Any = offset + shift + matrix[:, 2] * z
-            slab += affine_transform(values, matrix, start, slab.shape, *how)
+            slab += affine_transform(values, matrix, start, slab.shape, *options)
         slab /= len(shifts)
     return result.reshape(grid.shape, order="F")

@@ -25,11 +25,11 @@ def draw_page(plan: Plan, path: str | Path) -> Path:
 
 def _draw(figure: Any, panels: Any, plan: Plan) -> None:
     x, y, z = (1e3 * each for each in plan.sonication.grid.coordinates)
-    at = plan.sonication.focus
-    x = x - x[at[0]]
+    focus = plan.sonication.focus
+    x = x - x[focus[0]]
     pressure = plan.amplitude * 1e-6
     top = 1.1 * float(pressure[plan.brain].max())
-    planes = {"y": (slice(None), slice(None), at[2]), "z": (slice(None), at[1], slice(None))}
+    planes = {"y": (slice(None), slice(None), focus[2]), "z": (slice(None), focus[1], slice(None))}
     across = {"y": y, "z": z}
     bone = plan.hounsfield
 
@@ -51,7 +51,7 @@ def _draw(figure: Any, panels: Any, plan: Plan) -> None:
         forward = it.radius * (1 - np.cos(angle)) - it.distance
         panels["ct"].plot(1e3 * forward, 1e3 * it.radius * np.sin(angle), color=BLUE, linewidth=2)
     else:
-        shift = float(plan.sonication.grid.coordinates[0][at[0]]) * 1e3
+        shift = float(plan.sonication.grid.coordinates[0][focus[0]]) * 1e3
         panels["ct"].plot(centres[:, 0] - shift, centres[:, 1], ".", color=BLUE, markersize=4)
     for letter in "yz":
         panel = panels[letter]
@@ -63,15 +63,16 @@ def _draw(figure: Any, panels: Any, plan: Plan) -> None:
     heated = np.asarray(plan.heated["temperature_max"])
     show(panels["heat"], heated, "y", "highest temperature", "°C")
     line = panels["line"]
-    line.plot(x, pressure[:, at[1], at[2]], color=BLUE, linewidth=1.2)
-    line.fill_between(x, 0, top, where=bone[:, at[1], at[2]] >= 300, color="0.88", step="mid", label="bone")
+    line.plot(x, pressure[:, focus[1], focus[2]], color=BLUE, linewidth=1.2)
+    is_bone = bone[:, focus[1], focus[2]] >= 300
+    line.fill_between(x, 0, top, where=is_bone, color="0.88", step="mid", label="bone")
     line.set(title="pressure on the beam axis", xlabel="x (mm)", ylabel="amplitude (MPa)")
     line.set(ylim=(0, None), xlim=(x[0], x[-1]))
     line.legend()
-    _words(panels["words"], plan)
+    _write_summary(panels["words"], plan)
 
 
-def _words(panel: Any, plan: Plan) -> None:
+def _write_summary(panel: Any, plan: Plan) -> None:
     it = plan.sonication
     phases = it.correction.replace("_", " ")
     kind = "bowl" if it.elements == 1 else f"{it.elements} elements, phases by {phases}"

@@ -187,14 +187,14 @@ def surfaces(
     points = listed(points, "points", "an array an element")
     areas = listed(areas, "areas", "m², one an element")
     require(len(points) == len(areas), "areas", len(areas), f"one for each of {len(points)} elements")
-    made = []
+    result = []
     for each, area in zip(points, areas, strict=True):
         metres = as_array(each, "points")
         right = metres.ndim == 2 and metres.shape[1] == n and len(metres) and metres.dtype.kind in "fiu"
         require(right, "points", metres.shape, f"(points, {n}) numbers an element, m")
         size = positive(area, "", "areas")
-        made.append(Surface(metres, metres.mean(axis=0), size, size))
-    return assemble(grid, made, tolerance)
+        result.append(Surface(metres, metres.mean(axis=0), size, size))
+    return assemble(grid, result, tolerance)
 
 
 def flat(
