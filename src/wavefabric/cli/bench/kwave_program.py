@@ -78,9 +78,9 @@ class KWaveProgram:
         self._run(inputs, out, "--benchmark", str(steps))
         return self._read(out, steps)
 
-    def _run(self, inputs: Path, out: Path, *more: str) -> None:
+    def _run(self, inputs: Path, out: Path, *options: str) -> None:
         out.unlink(missing_ok=True)
-        words = [str(self.path.resolve()), "-i", str(inputs), "-o", str(out), "-p", *more]
+        words = [str(self.path.resolve()), "-i", str(inputs), "-o", str(out), "-p", *options]
         if not os.access(self.path, os.X_OK):
             raise InputError(f"--peer: {self.path} cannot be run ({os.strerror(errno.EACCES)})")
         command = [*_LAUNCHER, *words, *self._options]
