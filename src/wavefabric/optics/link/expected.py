@@ -58,14 +58,14 @@ def warnings_before(
     """
     warnings = []
     limit = resonance(fibre, transmitter)
-    if steps is not None and (taken := settings.link.length / steps) > limit.step:
+    if steps is not None and (step := settings.link.length / steps) > limit.step:
         cost = "a shorter step, or --verify-step, tells how much of it is numerical"
         if expected:
             last = max(expected.values(), key=lambda one: one.distance)
             with np.errstate(divide="ignore", invalid="ignore"):
                 loss = np.nanmax(10 * np.log10(last.noise / (last.noise - last.numerical)), initial=0.0)
             cost = f"theory expects these steps to cost up to {loss:.2g} dB of Q²"
-        warnings.append(f"solver.step: {above_limit(taken, limit)}; {cost}")
+        warnings.append(f"solver.step: {above_limit(step, limit)}; {cost}")
     if text := _raman_left_out(settings, fibre, transmitter):
         warnings.append(text)
     length = settings.link.length * settings.link.spans
@@ -105,10 +105,10 @@ def _raman_left_out(settings: RunFile, fibre: Fibre, transmitter: Transmitter) -
     return f"fibre.raman: left out; {effect}, and a table [fibre.raman] takes it along"
 
 
-def above_limit(taken: float, limit: StepLimit) -> str:
-    """Say in words that steps of ``taken`` m exceed the resonance limit ``limit``, and what that causes."""
+def above_limit(step: float, limit: StepLimit) -> str:
+    """Say in words that steps of ``step`` m exceed the resonance limit ``limit``, and what that causes."""
     return (
-        f"{metres(taken)} is above the resonance limit of {metres(limit.step)} ({limit.cause}): spurious "
+        f"{metres(step)} is above the resonance limit of {metres(limit.step)} ({limit.cause}): spurious "
         "four-wave mixing adds up in phase and may exceed the fibre's own"
     )
 

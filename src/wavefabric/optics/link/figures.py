@@ -155,7 +155,7 @@ def q_squared_figure(result: Result) -> Figure:
         axes.plot(x, low, "v", color=RED, markersize=size, label="minimum", zorder=3)
     axes.set_ylabel("Q² (dB)")
     count = f"over {channels} WDM channels" if channels > 1 else "of the channel"
-    _finish(axes, f"Q² {count}, {_where(result, name)}")
+    _finish(axes, f"Q² {count}, {_position_name(result, name)}")
     return axes.figure
 
 
@@ -244,7 +244,7 @@ def constellation_figure(
             title = f"{labels[m]}, group {groups[m]}: Q² = {mean[m]:.2f} dB"
             axes.set_title(title, pad=8, fontsize=10)
         of = "" if channel is None else f"of channel {channel} "
-        title = f"Received symbols {of}{_where(result, name)}"
+        title = f"Received symbols {of}{_position_name(result, name)}"
         figure.suptitle(title, x=0.02, ha="left", fontsize=11, fontweight="bold")
     return figure
 
@@ -272,7 +272,7 @@ def _q_squared_db(result: Result, name: str) -> np.ndarray:
     return q
 
 
-def _where(result: Result, name: str) -> str:
+def _position_name(result: Result, name: str) -> str:
     return "back to back" if name == "back_to_back" else f"after {distance(result, name) / 1e3:g} km"
 
 

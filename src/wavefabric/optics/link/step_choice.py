@@ -143,11 +143,11 @@ def choose_step(
     step = run.link.length / math.ceil(run.link.length / step)
     if not (short.path.fibre.gamma * short.path.fibre.kappa).any():  # any step is exact
         return run.with_solver(step=step, step_penalty=None)
-    known = None
+    distortion = None
     while step > _LEAST * run.link.length:
-        check = short.check(step, progress, known)
+        check = short.check(step, progress, distortion)
         if check.change_db <= target / 2:
             progress.finish()
             return run.with_solver(step=step, step_penalty=None)
-        step, known = step / 2, check.distortion_half
+        step, distortion = step / 2, check.distortion_half
     raise InputError(f"solver.step: auto:{target:g} dB given, no step reaches it; allowed: a larger penalty")

@@ -131,10 +131,10 @@ class RankOperators(FibreOperators):
         with its chunk and the index of the chunk's buffers, which are reused after the last phase.
         """
         last, depth = len(self._chunks), len(phases)
-        for turn in range(last + depth - 1):
+        for round_number in range(last + depth - 1):
             for k, phase in enumerate(phases):
-                if 0 <= turn - k < last:
-                    phase(self._chunks[turn - k], (turn - k) % depth)
+                if 0 <= round_number - k < last:
+                    phase(self._chunks[round_number - k], (round_number - k) % depth)
 
     def _powers(self, chunk: TimeChunk, ring: int, stage: int = 0) -> PowerExchange:
         """Return the buffers for a chunk's powers that ranks exchange in stage ``stage`` of an operator.
@@ -241,11 +241,11 @@ class RankOperators(FibreOperators):
         for chunk in self._chunks:
             window = slice(chunk.start, chunk.start + chunk.size)
             A[:, window] = H[:, window]
-            both = self._array("rate", chunk, 0)
-            both[...] = rate0[chunk.index]
-            both += rate1[chunk.index]
+            sum_rate = self._array("rate", chunk, 0)
+            sum_rate[...] = rate0[chunk.index]
+            sum_rate += rate1[chunk.index]
             none = self._array("numbers", chunk, 0, 0)
-            self.kernels.kerr_update(ROTATE, A, A, chunk.start, both, 0.5 * h, none, self.layout)
+            self.kernels.kerr_update(ROTATE, A, A, chunk.start, sum_rate, 0.5 * h, none, self.layout)
 
     def max_phase_rate(self, A) -> float:
         largest = []

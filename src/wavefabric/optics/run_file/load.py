@@ -108,12 +108,12 @@ class RunFile(values.RunFileTable):
 
     def sections(self) -> dict[str, str]:
         """Return a dictionary from table to the text of its settings, hashed if long, to compare ranks."""
-        shown = {}
+        result = {}
         for name, value in json.loads(self.identity()).items():
             text = json.dumps(value, sort_keys=True)
             short = text if len(text) < 60 else hashlib.sha256(text.encode()).hexdigest()[:12]
-            shown[f"run file, {name}"] = short
-        return shown
+            result[f"run file, {name}"] = short
+        return result
 
 
 def load(path: str | Path) -> RunFile:

@@ -93,12 +93,12 @@ def _range(key: str, text: str, *parts: str) -> list[Any]:
 
 
 def _entries(key: str, text: str) -> list[Any]:
-    words = [word.strip() for word in text.split(",")]
-    if words[0].startswith("["):
+    entries = [word.strip() for word in text.split(",")]
+    if entries[0].startswith("["):
         with contextlib.suppress(ValueError, RecursionError):
             return tomllib.loads(f"values = {text}")["values"]
-    elif all(words):
-        return [_scalar(word) for word in words]
+    elif all(entries):
+        return [_scalar(word) for word in entries]
     allowed = 'a range "first:last:step unit", or a list such as "50 m, 100 m"'
     raise InputError(f"{key}: {show(text)} given; allowed: {allowed}")
 
@@ -273,13 +273,13 @@ def _keys(model: type[BaseModel] = RunFile, prefix: str = "") -> Iterator[str]:
 
 def _check_keys(keys: list[str]) -> None:
     """Raise InputError for keys that cannot be axes, naming similar keys, and for keys with two axes."""
-    known = [key for key in _keys() if not _NO_AXES.fullmatch(key)]
+    axis_keys = [key for key in _keys() if not _NO_AXES.fullmatch(key)]
     for key in keys:
         if keys.count(key) > 1:
             raise InputError(f"{key}: two axes given; allowed: one for each key, zipped keys all together")
-        if key not in known:
-            near = [each for each in known if each.rpartition(".")[2] == key.rpartition(".")[2]]
-            near = list(dict.fromkeys([*near, *difflib.get_close_matches(key, known, n=3)]))[:3]
+        if key not in axis_keys:
+            near = [each for each in axis_keys if each.rpartition(".")[2] == key.rpartition(".")[2]]
+            near = list(dict.fromkeys([*near, *difflib.get_close_matches(key, axis_keys, n=3)]))[:3]
             fault = "no axis of a sweep" if _NO_AXES.fullmatch(key) else "unknown key"
             hint = f" (near: {', '.join(near)})" if near else ""
             allowed = "keys of fibre, link, signal, receiver and solver, and seed"

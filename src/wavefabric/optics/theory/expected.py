@@ -137,10 +137,11 @@ def _counts(key: str, values: Any, most: int) -> list[int]:
 def _across(offsets: Array, values: Array) -> Array:
     """Replace NaN of some channels of ``values`` (modes, channels) by interpolation over frequency."""
     order = np.argsort(offsets)
-    at = order[np.isfinite(values[0, order])]
-    if len(at) in (1, len(order)):
+    finite = order[np.isfinite(values[0, order])]
+    if len(finite) in (1, len(order)):
         return values
-    return scipy.interpolate.PchipInterpolator(offsets[at], values[:, at], axis=1, extrapolate=False)(offsets)
+    nodes = offsets[finite], values[:, finite]
+    return scipy.interpolate.PchipInterpolator(*nodes, axis=1, extrapolate=False)(offsets)
 
 
 def interference_after(
@@ -190,12 +191,12 @@ def _training(receiver: Receiver, rows: Array) -> Array | float:
     options, symbols = receiver.equaliser, receiver.transmitter.grid.symbols
     if options is None:
         return 0.0
-    known, free = options.training, rows * options.taps * (1 + receiver.transmitter.rolloff)
+    count, free = options.training, rows * options.taps * (1 + receiver.transmitter.rolloff)
     if not (options.decision_directed and receiver.transmitter.format.digital):
-        return free / np.maximum(known - free, 1)
+        return free / np.maximum(count - free, 1)
     memory = options.memory or symbols
-    grown = min(max(memory, known), symbols)
-    return free * (math.log(grown / known) + (symbols - grown) / memory) / (symbols - known)
+    grown = min(max(memory, count), symbols)
+    return free * (math.log(grown / count) + (symbols - grown) / memory) / (symbols - count)
 
 
 def _blind(receiver: Receiver, size: int, error: Array) -> Array:
