@@ -236,7 +236,7 @@ def _time(kgrid: Any) -> tuple[float, int]:
         require(not isinstance(value, str), f"kgrid.{name}", value, unset)
     dt = real_number(kgrid.dt, "kgrid.dt")
     require(dt > 0, "kgrid.dt", kgrid.dt, "above 0")
-    return dt, whole_number(kgrid.Nt, "kgrid.Nt", 1)
+    return dt, whole_number(kgrid.Nt, "kgrid.Nt")
 
 
 def _grid(kgrid: Any, options: ObjectOptions) -> Grid:
@@ -303,7 +303,7 @@ def _record(sensor: Any, grid: Grid) -> tuple[Sensor, Callable]:
     described = sensor is None or hasattr(sensor, "mask") or hasattr(sensor, "record")
     require(described or hasattr(sensor, "active_elements_mask"), "sensor", sensor, "a kSensor or None")
     start = getattr(sensor, "record_start_index", None)
-    start = 1 if start is None else whole_number(start, "sensor.record_start_index", 1)
+    start = 1 if start is None else whole_number(start, "sensor.record_start_index")
     # The meaning of None in ``kspaceFirstOrder``.
     record = getattr(sensor, "record", None)
     record = ("p", "p_final") if record is None else record

@@ -118,10 +118,10 @@ def real_number(value: Any, key: str) -> float:
     return float(array.reshape(-1)[0])
 
 
-def whole_number(value: Any, key: str, least: int) -> int:
-    """Return one whole number of at least ``least``, alone or in an array."""
+def whole_number(value: Any, key: str) -> int:
+    """Return one whole number from 1, alone or in an array."""
     number = real_number(value, key)
-    require(number == number // 1 and least <= number < 2**53, key, value, f"a whole number from {least}")
+    require(number == number // 1 and 1 <= number < 2**53, key, value, "a whole number from 1")
     return int(number)
 
 

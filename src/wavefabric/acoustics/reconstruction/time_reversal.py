@@ -152,7 +152,7 @@ class _Reversal:
             changes |= {"alpha_coeff": None, "alpha_power": None}
         self._reversed = replace(medium, **changes) if changes else medium
         if 0.5 / dt < max_frequency(grid, medium) and settings.ranks.rank == 0:
-            warn_if_coarse(self._signals, dt, "signals")
+            warn_if_coarse(self._signals, dt)
         self._check_stability, self._parts = settings.check_stability, 1
         # Simulation steps per time step of the series: 1 if the series' time step is short enough.
         uniform = MediumExtremes.of(grid.silent_problem(medium, dt)).uniform

@@ -85,7 +85,7 @@ def delay_and_sum(
         raise InputError(
             f"sent: has the shape {transmit_delay.shape}; allowed: () or {points.shape[:-1]}"
         ) from None
-    warn_if_coarse(received, step, "signals")
+    warn_if_coarse(received, step)
     denser = next(n for n in (1, 2, 4, 8) if energy_above(received, n / 8) < _RARE)
     analytic = _analytic(densified(received, denser))
     flat = points.reshape(-1, points.shape[-1]).astype(float)
