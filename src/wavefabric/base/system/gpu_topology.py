@@ -63,13 +63,13 @@ def parse(text: str) -> GpuTopology:
     if not lines:
         raise InputError("nvidia-smi topo -m: no header with GPU0 given; allowed: its table")
     columns = lines[0].partition("CPU Affinity")[0].split()
-    wanted = [n for n, name in enumerate(columns) if _GPU.fullmatch(name)]
+    gpu_columns = [n for n, name in enumerate(columns) if _GPU.fullmatch(name)]
     rows, numa = [], []
     for line in lines[1:]:
         name, *cells = line.split()[: 1 + len(columns)] or [""]
         if not _GPU.fullmatch(name):
             continue
-        row = [cells[n] if n < len(cells) else "nothing" for n in wanted]
+        row = [cells[n] if n < len(cells) else "nothing" for n in gpu_columns]
         bad = next((cell for cell in row if not _LINK.fullmatch(cell)), None)
         if bad is not None:
             raise InputError(f"nvidia-smi topo -m: {bad[:60]} in the row of {name}; allowed: {_ALLOWED}")
@@ -77,8 +77,9 @@ def parse(text: str) -> GpuTopology:
         # CPU affinity (0-31,64-95), then NUMA affinity.
         rest = line.split()[1 + len(columns) :]
         numa.append(int(rest[1]) if len(rest) > 1 and re.fullmatch("[0-9]{1,9}", rest[1]) else None)
-    if len(rows) != len(wanted):
-        raise InputError(f"nvidia-smi topo -m: {len(rows)} rows for {len(wanted)} GPUs; allowed: one each")
+    if len(rows) != len(gpu_columns):
+        fault = f"{len(rows)} rows for {len(gpu_columns)} GPUs"
+        raise InputError(f"nvidia-smi topo -m: {fault}; allowed: one each")
     return GpuTopology(tuple(rows), tuple(numa))
 
 

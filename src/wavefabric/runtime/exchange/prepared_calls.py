@@ -69,9 +69,9 @@ class PreparedCall:
         self.is_broadcast_root = request.collective == "broadcast" and self.source_part is not None
 
 
-def _local_part(program: Program, held: Holdings, buffer: int) -> slice | None:
-    """Return the slice of buffer number ``buffer`` that this rank holds according to ``held``, or None."""
-    chunks = [chunk for owner, b, chunk in held if (owner, b) == (program.rank, buffer)]
+def _local_part(program: Program, holdings: Holdings, buffer: int) -> slice | None:
+    """Return the slice of buffer number ``buffer`` that ``holdings`` give to this rank, or None."""
+    chunks = [chunk for owner, b, chunk in holdings if (owner, b) == (program.rank, buffer)]
     if not chunks:
         return None
     offsets = program.schedule.offsets(buffer, program.rank)

@@ -65,22 +65,22 @@ class StepRecorder:
         """
         if self._watching or self._complete:
             return
-        self._watching, taken, inside = True, 0, False
+        self._watching, count, inside = True, 0, False
 
-        def taken_once(call: Callable, *arguments, **named):
-            nonlocal taken, inside
+        def recorded(call: Callable, *arguments, **named):
+            nonlocal count, inside
             if inside:  # one of the methods calls another
                 return call(*arguments, **named)
-            taken, inside = taken + 1, True
-            with self.step() if taken == 2 else nullcontext():
+            count, inside = count + 1, True
+            with self.step() if count == 2 else nullcontext():
                 result = call(*arguments, **named)
             inside = False
-            for name in methods if taken == 2 else ():
+            for name in methods if count == 2 else ():
                 delattr(owner, name)  # restores the class's method
             return result
 
         for method in methods:
-            setattr(owner, method, partial(taken_once, getattr(owner, method)))
+            setattr(owner, method, partial(recorded, getattr(owner, method)))
 
     @contextmanager
     def step(self) -> Iterator[None]:

@@ -25,13 +25,13 @@ def pass_radices(n: int) -> tuple[int, ...]:
         return (1,)
     twos = (n & -n).bit_length() - 1
     rest = n >> twos
-    odd = factorised(rest, (13, 11, 7, 5, 3)) if rest > 1 else ()
-    if rest > 1 and not odd:
+    odd_radices = factorised(rest, (13, 11, 7, 5, 3)) if rest > 1 else ()
+    if rest > 1 and not odd_radices:
         return ()
     if twos == 1:
-        return (*odd, 2)
+        return (*odd_radices, 2)
     fours = (-twos) % 3  # two passes of radix 4 instead of one of radix 16
-    return (4,) * fours + (*odd, *(8,) * ((twos - 2 * fours) // 3))
+    return (4,) * fours + (*odd_radices, *(8,) * ((twos - 2 * fours) // 3))
 
 
 def reversed_digits(radices: Sequence[int]) -> np.ndarray:

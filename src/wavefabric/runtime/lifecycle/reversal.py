@@ -147,16 +147,16 @@ def choose_tiers(
     if states is not None and states < 1:
         raise InputError(f"states: {states} given; allowed: 1 or more")
     folder = None if scratch is None else Path(scratch)
-    fits = _fits(comm, device, nbytes, folder, reserve)
+    capacities = _capacities(comm, device, nbytes, folder, reserve)
     anew = 0 if store_start else 1
     most = min(max(steps - anew, 0), steps if states is None else states)
 
     def repeated(number: int) -> int:
         return repetitions(steps, number + anew) if number + anew else steps + 1
 
-    on_device, end = min(fits[0], most), min(sum(fits), most)
+    on_device, end = min(capacities[0], most), min(sum(capacities), most)
     slower = bisect_left(range(on_device, end), -repeated(end), key=lambda number: -repeated(number))
-    host = min(fits[1], slower)
+    host = min(capacities[1], slower)
     if store_start and steps and not on_device + slower:
         needed, free = binary_bytes(nbytes), binary_bytes(device.memory()[0])
         allowed = "a smaller problem, more ranks, or a scratch folder for it"
@@ -164,7 +164,7 @@ def choose_tiers(
     return Tiers(on_device, host, slower - host, folder)
 
 
-def _fits(comm: Communicator, device: Device, nbytes: int, folder: Path | None, reserve: int) -> list[int]:
+def _capacities(comm: Communicator, device: Device, nbytes: int, folder: Any, reserve: int) -> list[int]:
     """Return how many states fit on the device, on the host and on the disk of every rank; all call this."""
 
     def free() -> list[tuple[tuple[str, ...], int]]:

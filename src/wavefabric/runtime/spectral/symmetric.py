@@ -111,12 +111,12 @@ class CudaSymmetricFFT:
 
     def backward(self, array: Any, symmetry: Symmetry) -> None:
         if symmetry in ("even", "odd"):
-            odd = symmetry == "odd"
-            if odd:
+            is_odd = symmetry == "odd"
+            if is_odd:
                 second = array[:, array.shape[1] // 2 :]
                 self._device.xp.negative(second, out=second)
             self._whole.forward(array)
-            self._launch("fold_even", (array,), odd)
+            self._launch("fold_even", (array,), is_odd)
         else:
             self._transform_half(array, array, symmetry, spectral=True)
 
