@@ -231,14 +231,14 @@ class Grid:
 
         This is the transpose of `to_memory`, which copies edge values into the PML.
         """
-        whole = field.astype(np.float64)
+        values = field.astype(np.float64)
         for axis, (before, after) in enumerate(zip(self.margin[::-1], self._after[::-1], strict=True)):
-            along = np.moveaxis(whole, axis, 0)
+            along = np.moveaxis(values, axis, 0)
             if before:
                 along[before] += along[:before].sum(axis=0)
             if after:
                 along[-1 - after] += along[-after:].sum(axis=0)
-        return np.array(self.from_memory(whole))
+        return np.array(self.from_memory(values))
 
     def from_memory(self, field: np.ndarray) -> np.ndarray:
         """Return the view [x, y(, z)] of a solver's field (Nz, Ny, Nx) that leaves out an added PML."""

@@ -143,8 +143,8 @@ class _Run:
         self._observes_each_step = observer is not None
         if comm.step_recorder is not None:
             comm.step_recorder.watch(self._step, "advance")
-        # `_done` steps are taken; `_whole` is False while a step is incomplete, as after a second Ctrl-C.
-        self._done, self._whole = 0, True
+        # `_done` steps are taken; `_step_complete` is False during a step, as after a second Ctrl-C.
+        self._done, self._step_complete = 0, True
         #: Number of steps, and the time, when the first `_SETTLING` ones are over.
         self._settled: tuple[int, float] | None = None
         #: Seconds by phase, in this process, and in earlier processes up to the checkpoint.
@@ -199,7 +199,7 @@ class _Run:
                     return report
                 self._device.synchronize()
                 self._comm.check()
-                self._whole = False  # finishing changes the recorded arrays
+                self._step_complete = False  # finishing changes the recorded arrays
                 ended = working_time()
                 self._seconds["simulation"] = ended - self._began_steps
                 if self._settled is not None:
@@ -214,7 +214,7 @@ class _Run:
             # An earlier checkpoint, if any, still needs the recorded rows.
             keep = checkpoint is not None and checkpoint.path.exists()
             interrupted = isinstance(error, KeyboardInterrupt) and self._agreed
-            if interrupted and checkpoint is not None and self._whole and self._done > self._first:
+            if interrupted and checkpoint is not None and self._step_complete and self._done > self._first:
                 with self._interrupt:
                     self._save(last=True)
                 keep = True
@@ -238,12 +238,12 @@ class _Run:
         self._last_status = (self._first, time.perf_counter())
         while self._done < steps:
             number, most = self._done, self._steps_alone()
-            self._whole = False
+            self._step_complete = False
             taken = self._step.take(number, most)
             if self._comm.step_recorder is not None:
                 self._comm.step_recorder.build_schedule()
             self._recorder.after(number, taken)
-            self._done, self._whole = number + taken, True
+            self._done, self._step_complete = number + taken, True
             if self._done == self._first + _SETTLING and steps >= self._done + _SETTLING:
                 self._device.synchronize()
                 self._settled = self._done, working_time()

@@ -209,11 +209,11 @@ class Source:
         derivative = np.asarray(derivative, np.float64)
         if self.smooth:
             p0 = grid.to_memory(self.p0, "source.p0", outside="zero").astype(np.float64)
-            even = smooth(p0, restore_max=False)
-            highest, smoothed = np.abs(p0).argmax(), np.abs(even).argmax()
-            peak, top = (float(a.flat[i]) for a, i in ((p0, highest), (even, smoothed)))
+            smooth_p0 = smooth(p0, restore_max=False)
+            highest, smoothed = np.abs(p0).argmax(), np.abs(smooth_p0).argmax()
+            peak, top = (float(a.flat[i]) for a, i in ((p0, highest), (smooth_p0, smoothed)))
             if top:
-                ratio, work = abs(peak / top), float(np.vdot(derivative, even))
+                ratio, work = abs(peak / top), float(np.vdot(derivative, smooth_p0))
                 derivative = derivative * ratio  # the scale that restores the peak depends on both peaks
                 derivative.flat[smoothed] -= work * ratio / top
                 derivative = smooth(derivative, restore_max=False)

@@ -11,7 +11,7 @@ from wavefabric.acoustics.choose_stages import CUDA
 from wavefabric.acoustics.decomposition.decompose import (
     Decomposition,
     decompose,
-    even,
+    equal_blocks,
     halo_messages,
     has_small_factors,
     widened,
@@ -48,7 +48,7 @@ def test_smooth_numbers():
 
 @given(n=st.integers(1, 2000), blocks=st.integers(1, 12))
 def test_even_sizes(n, blocks):
-    sizes = even(n, blocks)
+    sizes = equal_blocks(n, blocks)
     assert sum(sizes) == n
     assert max(sizes) - min(sizes) <= 1
 
@@ -60,7 +60,7 @@ def test_widened_sizes_tile_the_axis(n, blocks, overlap):
     sizes = widened(n, blocks, overlap)
     assert sum(sizes) == n
     assert len(sizes) == blocks
-    if sizes != even(n, blocks):
+    if sizes != equal_blocks(n, blocks):
         assert all(has_small_factors(size + 2 * overlap) for size in sizes)
         assert min(sizes) >= overlap
         assert max(sizes) + 2 * overlap <= 1.15 * -(-(n + 2 * overlap * blocks) // blocks)
@@ -83,7 +83,7 @@ def test_widened_sizes_are_the_best(n, blocks, overlap):
         assert all(has_small_factors(size + 2 * overlap) for size in sizes)
         assert max(sizes) == longest
     else:
-        assert sizes == even(n, blocks)
+        assert sizes == equal_blocks(n, blocks)
 
 
 def test_sizes_of_the_papers_grids():

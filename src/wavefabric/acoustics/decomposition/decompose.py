@@ -127,7 +127,7 @@ def has_small_factors(n: int) -> bool:
     return n == 1 or bool(factorised(n, (7, 5, 3, 2)))
 
 
-def even(n: int, blocks: int) -> tuple[int, ...]:
+def equal_blocks(n: int, blocks: int) -> tuple[int, ...]:
     """Divide ``n`` points into ``blocks`` sizes that differ by at most one point, the larger first."""
     size, more = divmod(n, blocks)
     return tuple(size + (i < more) for i in range(blocks))
@@ -138,7 +138,7 @@ def widened(n: int, blocks: int, overlap: int, multiple: int = 1) -> tuple[int, 
     """Divide ``n`` points into blocks whose sizes + 2 ``overlap`` have no prime factor above 7.
 
     Return the sizes without overlaps. If possible, each size + 2 ``overlap`` is also a multiple of
-    ``multiple``. The longest block is as short as possible, since it limits the speed. The division is `even`
+    ``multiple``. The longest block is as short as possible, since it limits the speed. Return `equal_blocks`
     if the longest block would be longer than in an even division by more than a fraction `SLACK`, or another
     one shorter than the overlap.
     """
@@ -147,7 +147,7 @@ def widened(n: int, blocks: int, overlap: int, multiple: int = 1) -> tuple[int, 
     for unit in dict.fromkeys((multiple, 1)):
         if sizes := _smooth_sizes(n, blocks, overlap, unit):
             return sizes
-    return even(n, blocks)
+    return equal_blocks(n, blocks)
 
 
 def _smooth_sizes(n: int, blocks: int, overlap: int, unit: int) -> tuple[int, ...] | None:
@@ -156,7 +156,7 @@ def _smooth_sizes(n: int, blocks: int, overlap: int, unit: int) -> tuple[int, ..
     The transform of a block has size + 2 ``overlap`` points, a multiple of ``unit`` without prime factors
     above 7. The limits on the sizes are those of `widened`.
     """
-    equal = even(n, blocks)
+    equal = equal_blocks(n, blocks)
     if all(_suits(size + 2 * overlap, unit) for size in equal):
         return equal
     total = n + 2 * overlap * blocks

@@ -65,7 +65,7 @@ def simulate_torch(
         raise MissingExtra("simulate_torch", "torch") from None
     tensors = {name: torch.as_tensor(value) for name, value in _real_parameters(parameters).items()}
     simulation = _Simulation(grid, medium, source, sensor, tensors, options)
-    wrt = tuple(name for name, one in tensors.items() if one.requires_grad and torch.is_grad_enabled())
+    wrt = tuple(name for name, tensor in tensors.items() if tensor.requires_grad and torch.is_grad_enabled())
     device = max((one.device for one in tensors.values()), key=lambda device: device.type != "cpu")
     positions: dict[str, Any] = {}  # index of each recorded quantity in the outputs
 

@@ -49,18 +49,18 @@ class Injection:
         sums = {name: (quantity, number) for name, quantity, number in sum_names(recording)}
         for name, array in derivatives.items():
             quantity, number = sums.get(name, (quantity_of(name), None))
-            whole = quantity is not None and quantity.kind == "field"
-            if whole:
+            is_field = quantity is not None and quantity.kind == "field"
+            if is_field:
                 array = c.device.asarray(restrict_array(array, c.subdomain), c.dtype)
             else:
                 array = np.ascontiguousarray(array[..., read].astype(c.dtype))
             if number is None:
-                (self._finals if whole else self._series)[name] = array
+                (self._finals if is_field else self._series)[name] = array
                 continue
             part, steps = "sin" in name.split("_"), range(recording.start, c.problem.steps)
             by_step = np.zeros((c.problem.steps, 1))
             by_step[recording.start :, 0] = [weights(c.problem, recording, number, n)[part] for n in steps]
-            if whole:
+            if is_field:
                 self._field_tones.append((c.device.asarray(by_step.astype(c.dtype)), array))
             else:
                 self._tones.append((by_step, array))

@@ -125,17 +125,17 @@ class _Together:
         return count
 
     def _of_stack(
-        self, some: Mapping[int, tuple[Source, Problem]], recording: Recording, settings: GradientSettings
+        self, shots: Mapping[int, tuple[Source, Problem]], recording: Recording, settings: GradientSettings
     ) -> list[Gradient]:
-        """Return the gradients of sources in one stack; ``some`` maps their numbers to (source, problem)."""
-        prepared, problems = self._prepared, [problem for _, problem in some.values()]
+        """Return the gradients of sources in one stack; ``shots`` maps their numbers to (source, problem)."""
+        prepared, problems = self._prepared, [problem for _, problem in shots.values()]
         inputs = prepared.grid, prepared.medium
-        parameters = [ParameterGradients(*inputs, *each, self._names) for each in some.values()]
+        parameters = [ParameterGradients(*inputs, *each, self._names) for each in shots.values()]
         stack = prepared.stack(problems, recording, indexed=False)
         with closing(AdjointRun(*stack[:2], parameters[0].wrt, parameters[0].scaled, settings)) as adjoint:
             results = prepared.run_stack(problems, recording, stack, settings, adjoint)
             values, derivatives = [], []
-            for number, each in zip(some, results, strict=True):
+            for number, each in zip(shots, results, strict=True):
                 tones = {name: np.copy(value) for name, value in each.items() if is_tone(name)}
                 value, by = evaluate(partial(_called, self._objective, number), each)
                 values.append(value)

@@ -75,11 +75,11 @@ def as_recorded(
 def _in_memory(name: str, derivative: Any, values: Any, grid: Grid) -> np.ndarray:
     """Convert a derivative from the layout of the user's results ``values`` to that of the recorder."""
     if is_tone(name):
-        return np.stack([_one(name, *pair, grid) for pair in _pairs(name, derivative, values)])
-    return _one(name, derivative, values, grid)
+        return np.stack([_checked_derivative(name, *pair, grid) for pair in _pairs(name, derivative, values)])
+    return _checked_derivative(name, derivative, values, grid)
 
 
-def _one(name: str, derivative: Any, values: Any, grid: Grid) -> np.ndarray:
+def _checked_derivative(name: str, derivative: Any, values: Any, grid: Grid) -> np.ndarray:
     """Convert the derivative for a quantity, or an amplitude at one frequency, to the recorder's layout."""
     if isinstance(values, list):  # boxes: (Cx[, Cy[, Cz]], …) -> (…, points)
         d, parts = grid.dimensions, [_checked(name, *pair) for pair in _pairs(name, derivative, values)]

@@ -379,7 +379,7 @@ class AdjointRun:
         def everywhere(local: np.ndarray | None, name: str) -> np.ndarray:
             mask, _ = c.subdomain.local_index(points[name])
             shape = None if local is None else (local.shape[:-1], local.shape[-1] == np.count_nonzero(mask))
-            shapes = [one for one in comm.control.all_gather(shape) if one is not None]
+            shapes = [each for each in comm.control.all_gather(shape) if each is not None]
             if not all(by_point for _, by_point in shapes):  # points share the signal: add the ranks' parts
                 sums = comm.control.all_gather(local)
                 return np.sum([one for one in sums if one is not None], axis=0)

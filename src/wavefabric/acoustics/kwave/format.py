@@ -171,7 +171,7 @@ class Reader:
         if not any(all(map(_fits, item.shape, shape)) for shape in shapes):
             allowed = " or ".join(f"({', '.join(map(str, shape))})" for shape in shapes)
             raise self.fault(name, f"has the shape {item.shape}", f"{allowed}, in z, y, x order")
-        check_stored(item, together=0)
+        check_stored(item, most_read=0)
         self.sizes[name] = bytes_of(item)
         if self.outline:
             return np.broadcast_to(np.zeros((), dtype), item.shape)
@@ -196,8 +196,8 @@ def put_attribute(owner: h5py.Group | h5py.Dataset, name: str, text: str, size: 
     The attribute takes the bytes of the text, but at least ``size``. If it has had this size before, it is
     overwritten in place: nothing else in the file changes.
     """
-    data = text.encode("utf-8")
-    size = max(len(data) + 1, size)
+    encoded = text.encode("utf-8")
+    size = max(len(encoded) + 1, size)
     kind = h5py.h5t.C_S1.copy()
     kind.set_size(size)
     kind.set_strpad(h5py.h5t.STR_NULLTERM)
@@ -209,7 +209,7 @@ def put_attribute(owner: h5py.Group | h5py.Dataset, name: str, text: str, size: 
         attribute = None
     if attribute is None:
         attribute = h5py.h5a.create(owner.id, key, kind, h5py.h5s.create(h5py.h5s.SCALAR))
-    attribute.write(np.array(data, f"S{size}"), mtype=kind)
+    attribute.write(np.array(encoded, f"S{size}"), mtype=kind)
 
 
 def put_header(file: h5py.File, kind: str, description: str, date: str, **attributes: str) -> None:

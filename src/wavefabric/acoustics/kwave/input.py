@@ -228,15 +228,15 @@ class _Contents(Reader):
         """
         many, mode = self._scalar(f"{kind}_source_many", 1), MODES[self._scalar(f"{kind}_source_mode", 2)]
         signals: list[np.ndarray | None] = []
-        for name, flag in zip(names, flags, strict=False):
+        for name, count in zip(names, flags, strict=False):
             signals.append(None)
-            if flag:
+            if count:
                 dataset = f"{name}_source_input"
                 signal = self.array(dataset, (1, "steps", index.size if many else 1))[0]
                 steps = f"has {len(signal)} time steps"
-                if len(signal) < flag:
-                    raise self.fault(dataset, steps, f"{flag} or more, as its source flag says")
-                signals[-1] = signal[:flag]
+                if len(signal) < count:
+                    raise self.fault(dataset, steps, f"{count} or more, as its source flag says")
+                signals[-1] = signal[:count]
         return tuple(signals), mode
 
     def sensor(self) -> np.ndarray | Cuboids | None:

@@ -192,24 +192,24 @@ def _read_output(path: Path, crop: bool) -> dict[str, Any]:
     A dataset of cuboids becomes an array of arrays, one per cuboid. ``crop`` removes the PML from the
     quantities of the whole domain.
     """
-    data: dict[str, Any] = {}
+    output: dict[str, Any] = {}
     with h5py.File(path) as file:
         for name, item in file.items():
             if isinstance(item, h5py.Dataset):
-                data[name] = item[()].squeeze()
+                output[name] = item[()].squeeze()
                 continue
-            data[name] = np.empty(len(item), object)
+            output[name] = np.empty(len(item), object)
             for i in range(len(item)):
-                data[name][i] = item[str(i + 1)][()].squeeze()
+                output[name][i] = item[str(i + 1)][()].squeeze()
     if crop:
-        lower = {axis: int(data.get(f"pml_{axis}_size", 0)) for axis in "xyz"}
-        upper = {axis: int(data[f"N{axis}"]) - lower[axis] for axis in "xyz"}
-        lower["y"] *= not data["axisymmetric_flag"]
-        for name, array in data.items():
+        lower = {axis: int(output.get(f"pml_{axis}_size", 0)) for axis in "xyz"}
+        upper = {axis: int(output[f"N{axis}"]) - lower[axis] for axis in "xyz"}
+        lower["y"] *= not output["axisymmetric_flag"]
+        for name, array in output.items():
             if vector_of(name).endswith(("_all", "_final")):
                 axes = "zyx"[-array.ndim :]
-                data[name] = array[tuple(slice(lower[axis], upper[axis]) for axis in axes)]
-    return data
+                output[name] = array[tuple(slice(lower[axis], upper[axis]) for axis in axes)]
+    return output
 
 
 kspaceFirstOrder1D = _function("kspaceFirstOrder1D", 1)

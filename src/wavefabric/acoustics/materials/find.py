@@ -8,6 +8,7 @@ import numpy as np
 
 from wavefabric.acoustics.problem import Problem
 from wavefabric.acoustics.setup_passes import run_setup, threads_for
+from wavefabric.base.units import counted
 from wavefabric.runtime.device.views import address as memory_address
 from wavefabric.runtime.kernels.cpu_launch import address
 
@@ -191,11 +192,11 @@ class IndexedGroup:
         positions = [k for k, name in enumerate(self.columns) if name not in STAGGERED]
         if not positions:
             axes = ", ".join(name[-1] for name in self.names)
-            return f"density staggered along {axes} of {_counted(len(self.combinations), 'value')}"
+            return f"density staggered along {axes} of {counted(len(self.combinations), 'value')}"
         count = _different_rows(self.combinations.values[:, positions])
         labels = [label for name, label in _LABELS.items() if name in self.names]
         labels += ["staggered densities"] * (self.names[-1] in STAGGERED)
-        return f"{', '.join(labels)} of {_counted(count, 'material')}"
+        return f"{', '.join(labels)} of {counted(count, 'material')}"
 
 
 @dataclass(frozen=True)
@@ -241,10 +242,6 @@ def find_materials(problem: Problem, dtype) -> Materials:
     return problem.fact(("materials", dtype.str), lambda: _Search(problem, dtype).materials())
 
 
-def _counted(count: int, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
-
-
 class _Search:
     def __init__(self, problem: Problem, dtype: np.dtype, limit: int = LIMIT):
         self._arrays, self._dtype, self._limit = _arrays(problem), dtype, limit
@@ -282,12 +279,12 @@ class _Search:
         """Return a group of as many of ``names`` as one index can serve, those with fewest values first."""
         samples = {name: self._combinations([name], sample_only=True) for name in names}
         sizes = {name: len(sample) for name, sample in samples.items() if sample is not None}
-        together: list[str] = []
+        joined: list[str] = []
         for name in sorted(sizes, key=sizes.__getitem__):
-            if self._combinations([*together, name], sample_only=True) is not None:
-                together.append(name)
-        for count in range(len(together), 0, -1):
-            if (group := self._group(together[:count])) is not None:
+            if self._combinations([*joined, name], sample_only=True) is not None:
+                joined.append(name)
+        for count in range(len(joined), 0, -1):
+            if (group := self._group(joined[:count])) is not None:
                 return group
         return None
 

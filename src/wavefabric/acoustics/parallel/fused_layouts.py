@@ -224,7 +224,7 @@ class FusedLocalLayout(FusedLayout):
             overlap[z, y] = False
         self._overlap_rows = c.device.asarray(np.flatnonzero(overlap).astype(np.int32))
         #: Planes that are transformed along y while the overlaps are exchanged.
-        self._early = z if whole_rows and y == slice(0, ny) else slice(0, 0)
+        self._early_rows = z if whole_rows and y == slice(0, ny) else slice(0, 0)
         if c.lossy and not c.stokes:  # p is unused until it is computed, so at most one more field is needed
             sent = np.zeros(c.shape[:2], np.uint8)
             for message in halo_messages(self.partition):
@@ -257,14 +257,14 @@ class FusedLocalLayout(FusedLayout):
             self.plane_kernels.x_forward(fields, spectra, self._overlap_rows)
 
     def forward_y(self, spectra: list) -> None:
-        early = self._early
-        if self.pending is None or early.start == early.stop:
+        rows = self._early_rows
+        if self.pending is None or rows.start == rows.stop:
             self.finish_exchanges()
             self.plane_kernels.y_transform(spectra, False)
             return
-        self.plane_kernels.y_transform([s[early] for s in spectra], False)
+        self.plane_kernels.y_transform([s[rows] for s in spectra], False)
         self.finish_exchanges()
-        for planes in (slice(0, early.start), slice(early.stop, spectra[0].shape[0])):
+        for planes in (slice(0, rows.start), slice(rows.stop, spectra[0].shape[0])):
             if planes.start < planes.stop:
                 self.plane_kernels.y_transform([s[planes] for s in spectra], False)
 

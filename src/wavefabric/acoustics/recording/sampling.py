@@ -71,9 +71,9 @@ class Sampler:
             self._add_parts(is_local, comm)
         return corners.astype(np.int64, copy=False), weights.astype(np.float64, copy=False)
 
-    def _elements(self, where: Elements, part: Subdomain, comm) -> tuple[np.ndarray, ...]:
+    def _elements(self, elements: Elements, part: Subdomain, comm) -> tuple[np.ndarray, ...]:
         """Return bounds, local grid points and weights (see `Elements`) for this rank's part of elements."""
-        bounds, points, weights = where.bounds, where.points, where.weights
+        bounds, points, weights = elements.bounds, elements.points, elements.weights
         if comm is not None:
             mask, points = part.local_index(points)
             counts = np.diff(np.concatenate([[0], np.cumsum(mask)])[bounds])

@@ -101,8 +101,8 @@ class LargestEigenvalue(FreeSteps):
             vectors = [*vectors[-self._window + 1 :], new]
         return result if result > LIMIT else result * (1 + error)
 
-    def _product(self, operator: "_Operator", one: Any, other: Any) -> float:
-        return self.sum(operator.product(one, other))
+    def _product(self, operator: "_Operator", a: Any, b: Any) -> float:
+        return self.sum(operator.product(a, b))
 
 
 class _Operator:
@@ -126,12 +126,12 @@ class _Operator:
         for rings in row_weights(c.problem, c.subdomain.indices(1)[self._owned[1]])[:1]:
             self._weight *= c.device.asarray(rings.astype(c.dtype))
 
-    def product(self, one: Any, other: Any) -> float:
+    def product(self, a: Any, b: Any) -> float:
         """Return the weighted product of two fields over this rank's own points, in double precision."""
         xp, total = self._xp, 0.0
-        one, other = one[self._owned], other[self._owned]
+        a, b = a[self._owned], b[self._owned]
         for at in self._chunks:
-            total = total + xp.sum(one[at] * other[at] * self._weight[at], dtype=np.float64)
+            total = total + xp.sum(a[at] * b[at] * self._weight[at], dtype=np.float64)
         return float(total)
 
     def __call__(self, vector: Any) -> Any:

@@ -109,12 +109,12 @@ def growth(steps: FreeSteps, dt: float) -> float:
             step.take(number)
             if number % _CHECK_STEPS and number != count:
                 continue
-            now = steps.sum(energy())
-            if not now <= first * (3 * number + 1) ** 2:
+            after = steps.sum(energy())
+            if not after <= first * (3 * number + 1) ** 2:
                 return (
-                    math.log(now / before) / (2 * _CHECK_STEPS)
-                    if 0 < before < now < math.inf
+                    math.log(after / before) / (2 * _CHECK_STEPS)
+                    if 0 < before < after < math.inf
                     else math.log(1e3)
                 )
-            before = now
+            before = after
     return 0.0

@@ -45,11 +45,11 @@ def _draw(figure: Any, panels: Any, plan: Plan) -> None:
     show(panels["ct"], plan.hounsfield, "y", "CT and elements", "HU", cmap="gray", vmin=-1000, vmax=2000)
     centres = plan.sonication.transducer.centres * 1e3
     if len(centres) == 1:
-        it = plan.sonication
-        half = math.asin(min(1.0, it.diameter / (2 * it.radius)))
+        sonication = plan.sonication
+        half = math.asin(min(1.0, sonication.diameter / (2 * sonication.radius)))
         angle = np.linspace(-half, half, 61)
-        forward = it.radius * (1 - np.cos(angle)) - it.distance
-        panels["ct"].plot(1e3 * forward, 1e3 * it.radius * np.sin(angle), color=BLUE, linewidth=2)
+        forward = sonication.radius * (1 - np.cos(angle)) - sonication.distance
+        panels["ct"].plot(1e3 * forward, 1e3 * sonication.radius * np.sin(angle), color=BLUE, linewidth=2)
     else:
         shift = float(plan.sonication.grid.coordinates[0][focus[0]]) * 1e3
         panels["ct"].plot(centres[:, 0] - shift, centres[:, 1], ".", color=BLUE, markersize=4)
@@ -73,13 +73,13 @@ def _draw(figure: Any, panels: Any, plan: Plan) -> None:
 
 
 def _write_summary(panel: Any, plan: Plan) -> None:
-    it = plan.sonication
-    phases = it.correction.replace("_", " ")
-    kind = "bowl" if it.elements == 1 else f"{it.elements} elements, phases by {phases}"
+    sonication = plan.sonication
+    phases = sonication.correction.replace("_", " ")
+    kind = "bowl" if sonication.elements == 1 else f"{sonication.elements} elements, phases by {phases}"
     lines = [
-        f"{it.frequency / 1e6:g} MHz, {it.pressure / 1e3:g} kPa at the surface",
+        f"{sonication.frequency / 1e6:g} MHz, {sonication.pressure / 1e3:g} kPa at the surface",
         kind,
-        f"duty cycle {it.duty_cycle:g}, {it.on:g} s on, {it.off:g} s off",
+        f"duty cycle {sonication.duty_cycle:g}, {sonication.on:g} s on, {sonication.off:g} s off",
         "",
     ]
     lines += [f"{name}: {value:.3g} {unit}".rstrip() for name, (value, unit) in plan.figures().items()]

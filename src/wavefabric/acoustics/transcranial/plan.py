@@ -196,7 +196,7 @@ class _Steady:
         start = self._steps - _PERIODS * samples
         #: Keywords of a sensor that records amplitudes.
         self.recorded = {"start": start, "frequencies": f}
-        self._kept: list[Path] = []
+        self._result_files: list[Path] = []
         steps: dict[str, Any] = {"dt": self._dt, "steps": self._steps}
         self._prepared = prepare(grid, medium, **steps, **self.options)
 
@@ -207,19 +207,19 @@ class _Steady:
 
     def __call__(self, name: str, source: Source, sensor: Sensor) -> Mapping[str, Any]:
         """Return what run ``name`` records, by quantity: simulated, or read from its stored result."""
-        comm, saved, kept = self._settings.ranks, self._settings.checkpoints, None
+        comm, saved, path = self._settings.ranks, self._settings.checkpoints, None
         if saved is not None:
             wave: Any = source.p
-            how = self._settings.precision, self._settings.decomposition, self._dt, self._steps
-            digest = identity(self.sonication, self._medium, wave.amplitude, wave.phase, how)
-            kept = saved.path.with_name(f"{saved.path.name}.{name}.{digest[:12]}.npz")
-            self._kept.append(kept)
-            if saved.resume and comm.control.bcast(comm.rank == 0 and kept.exists()):
-                with np.load(kept) if comm.rank == 0 else nullcontext({}) as file:
+            settings = self._settings.precision, self._settings.decomposition, self._dt, self._steps
+            digest = identity(self.sonication, self._medium, wave.amplitude, wave.phase, settings)
+            path = saved.path.with_name(f"{saved.path.name}.{name}.{digest[:12]}.npz")
+            self._result_files.append(path)
+            if saved.resume and comm.control.bcast(comm.rank == 0 and path.exists()):
+                with np.load(path) if comm.rank == 0 else nullcontext({}) as file:
                     return comm.control.bcast(dict(file))
         result = self._prepared.simulate(source, sensor)
-        if kept is not None:
-            on_first_rank(comm, lambda: _keep(kept, result))
+        if path is not None:
+            on_first_rank(comm, lambda: _keep(path, result))
         return result
 
     def free_memory(self) -> None:
@@ -228,7 +228,7 @@ class _Steady:
 
     def remove(self) -> None:
         """Remove the stored results, when the plan is complete."""
-        for path in self._kept if self._settings.ranks.rank == 0 else ():
+        for path in self._result_files if self._settings.ranks.rank == 0 else ():
             path.unlink(missing_ok=True)
 
 

@@ -161,14 +161,14 @@ def frequency_response(
     return np.asarray(scipy.fft.irfft(spectrum * response, length))[..., : heard.shape[-1]]
 
 
-def _between(rows: np.ndarray, late: np.ndarray) -> np.ndarray:
-    """Interpolate each row, an element's signal, at its times in ``late`` by cubics; 0 beyond its ends.
+def _between(rows: np.ndarray, times: np.ndarray) -> np.ndarray:
+    """Interpolate each row, an element's signal, at its times in ``times`` by cubics; 0 beyond its ends.
 
-    ``late`` (points, rows) is in time steps.
+    ``times`` (points, rows) is in time steps.
     """
     elements, steps = rows.shape
-    low = np.floor(late).astype(np.int64)
-    t = late - low
+    low = np.floor(times).astype(np.int64)
+    t = times - low
     # Weights of the samples at −1, 0, 1, 2.
     by = (
         -t * (t - 1) * (t - 2) / 6,
