@@ -45,7 +45,7 @@ def test_arrays_that_come_and_go_are_not_kept(fresh):
         del array, result
         assert [each() for each in watched[fresh.rank == 0 :]] == [None] * (2 - (fresh.rank == 0))
     assert len(fresh._prepared._bound) <= prepared_calls.MOST_BOUND
-    assert len(fresh._prepared._ready) == 2
+    assert len(fresh._prepared._prepared) == 2
 
 
 @pytest.mark.parallel([2, 3])
@@ -146,11 +146,11 @@ def test_of_many_operations_those_called_last_are_kept(fresh, monkeypatch):
     for turn in range(3):
         for size in range(1, 6):
             summed(fresh, fresh.device.xp.full(size, float(turn)))
-            assert (len(prepared._ready), len(prepared._bound)) <= (3, 4)
-        assert [request.shape for request in prepared._ready] == [(3,), (4,), (5,)]
+            assert (len(prepared._prepared), len(prepared._bound)) <= (3, 4)
+        assert [request.shape for request in prepared._prepared] == [(3,), (4,), (5,)]
         summed(fresh, fresh.device.xp.zeros(3))  # the oldest is the youngest again
         summed(fresh, fresh.device.xp.zeros(9))
-        assert [request.shape for request in prepared._ready] == [(5,), (3,), (9,)]
+        assert [request.shape for request in prepared._prepared] == [(5,), (3,), (9,)]
 
 
 # --- transports whose peers map memory ------------------------------------------------------------------

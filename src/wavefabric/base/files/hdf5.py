@@ -237,17 +237,17 @@ def bytes_of(dataset: h5py.Dataset) -> int:
     return math.prod(dataset.shape or ()) * dataset.dtype.itemsize
 
 
-def check_stored(dataset: h5py.Dataset, together: int | None = None) -> None:
+def check_stored(dataset: h5py.Dataset, most_read: int | None = None) -> None:
     """Raise `InputError` for a large dataset that is mostly unwritten, or is divided into many small chunks.
 
-    ``together`` is the largest number of bytes read at once, by default the whole dataset: the larger it is,
+    ``most_read`` is the largest number of bytes read at once, by default the whole dataset: the larger it is,
     the larger the fraction of the dataset must be that was written.
     """
     stored, size = dataset.id.get_storage_size(), bytes_of(dataset)
-    together = max(
-        size if together is None else together, math.prod(dataset.chunks or (0,)) * dataset.dtype.itemsize
+    most_read = max(
+        size if most_read is None else most_read, math.prod(dataset.chunks or (0,)) * dataset.dtype.itemsize
     )
-    if size > max(_SMALL, _MOST_PACKED * stored) or together > max(_LARGE, _USUALLY_PACKED * stored):
+    if size > max(_SMALL, _MOST_PACKED * stored) or most_read > max(_LARGE, _USUALLY_PACKED * stored):
         raise _fault(dataset, f"has the shape {dataset.shape}, but only {stored} bytes of it were written")
     if dataset.chunks:
         count = math.prod(-(-n // m) for n, m in zip(dataset.shape, dataset.chunks, strict=True))

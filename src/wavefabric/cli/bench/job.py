@@ -73,11 +73,11 @@ def run(
                 "CUDA_CACHE_PATH": str(cache),
             }
             case["first"] = _job([*arguments, "-o", str(out)], out, kwave, empty)
-        jobs, theirs = [], []
+        jobs, peer_times = [], []
         for number in range(repeats):
             progress(f"run {number + 1} of {repeats}")
             if program is not None:
-                theirs.append(program.job(file, Path(folder) / "peer.h5"))
+                peer_times.append(program.job(file, Path(folder) / "peer.h5"))
             jobs.append(_job([*arguments, "-o", str(out)], out, kwave, {}))
     names = jobs[0]["seconds"]
     middle = {name: statistics.median(each["seconds"][name] for each in jobs) for name in names}
@@ -85,8 +85,8 @@ def run(
     steady = statistics.median(each["step_ms"] for each in jobs)
     case["again"] = {"wall": statistics.median(walls), "walls": walls, "seconds": middle, "step_ms": steady}
     if program is not None:
-        ratio = statistics.median(one / other for one, other in zip(theirs, walls, strict=True))
-        case["peer"] = {"program": program.path.name, "wall": statistics.median(theirs), "ratio": ratio}
+        ratio = statistics.median(one / other for one, other in zip(peer_times, walls, strict=True))
+        case["peer"] = {"program": program.path.name, "wall": statistics.median(peer_times), "ratio": ratio}
     return {"benchmark": "job", "cases": [case], "machine": timing.machine(chip)}
 
 

@@ -55,7 +55,7 @@ class KWaveProgram:
             times, ratios, memory = [], [], 0
             for _ in range(_RUNS):
                 mine = timing.milliseconds(self._device, step, 1, max(1, steps // 4))[0]
-                theirs, memory = self._once(actual, steps)
+                theirs, memory = self._timed_run(actual, steps)
                 times.append(theirs)
                 ratios.append(theirs / mine)
         return {
@@ -72,7 +72,7 @@ class KWaveProgram:
         self._run(inputs, out)
         return time.perf_counter() - begun
 
-    def _once(self, inputs: Path, steps: int) -> tuple[float, int]:
+    def _timed_run(self, inputs: Path, steps: int) -> tuple[float, int]:
         """Run the program once; return its ms per step, and its memory in bytes."""
         out = inputs.with_name("out.h5")
         self._run(inputs, out, "--benchmark", str(steps))

@@ -201,17 +201,17 @@ class _Case:
                     line["with_points"]["points"] = self.options.points
         return reference_times, list(lines.values())
 
-    def _line(self, stepper: Stepper, times: list[float], around: list[float]) -> dict[str, Any]:
+    def _line(self, stepper: Stepper, times: list[float], bare_times: list[float]) -> dict[str, Any]:
         before = stepper.stages.transforms
         stepper()
         transforms = stepper.stages.transforms - before
-        ratios = [time / (transforms * one) for time, one in zip(times, around, strict=True)]
+        ratios = [time / (transforms * one) for time, one in zip(times, bare_times, strict=True)]
         summary = timing.summary(times)
         return summary | {
             "transforms": transforms,
             "ratio": statistics.median(ratios),
             "ratios": ratios,
-            "bare_ms": transforms * statistics.median(around),
+            "bare_ms": transforms * statistics.median(bare_times),
             "passes": self.kernels(summary["ms"]),
             "stages": type(stepper.stages).__name__,
             "finite": stepper.finite(),

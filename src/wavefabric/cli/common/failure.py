@@ -76,18 +76,18 @@ def leave(
 
     timeout = _TIMEOUT.get(code, _SHORT)
     # Making the control plane would wait forever for ranks that keep running.
-    late = _later(timeout + _SHORT, code, alone)
+    timer = _later(timeout + _SHORT, code, alone)
     try:
         control = world_control() if comm is None else comm.control
     except (MissingExtra, InputError):
-        late.cancel()
+        timer.cancel()
         # As a rule all ranks lack the control plane then, so one of them prints.
         if rank == 0:
             fail(message)
         rank_status.exits(code)
         return code
     ends = control.gather_failures(message, code, timeout)
-    late.cancel()
+    timer.cancel()
     if ends is None:
         alone()
         _later(_LEAVING, code)

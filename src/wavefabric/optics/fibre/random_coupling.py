@@ -190,10 +190,10 @@ class RandomCoupling:
         philox.add_complex_normal(normal, 1.0, self.seed, streams[-1], 0)
         upper = np.triu(normal.reshape(fibre.rows, fibre.rows) * between, 1)
         values, vectors = np.linalg.eigh(upper + upper.conj().T)
-        whole = (vectors * np.exp(1j * values)) @ vectors.conj().T
+        unitary = (vectors * np.exp(1j * values)) @ vectors.conj().T
         for block, (start, stop) in zip(mixing.matrices, mixing.blocks, strict=True):
-            whole[:, start:stop] = whole[:, start:stop] @ block
-        return ModeMixing([whole])
+            unitary[:, start:stop] = unitary[:, start:stop] @ block
+        return ModeMixing([unitary])
 
 
 @lru_cache(maxsize=4)

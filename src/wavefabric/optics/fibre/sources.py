@@ -290,7 +290,7 @@ def _mode_table(path: str | Path, groups_csv: str | Path | None) -> tuple[dict[s
     columns = read_columns(path, ("mode_group", "l", "m", "a_eff_um2"), ("spatial_modes", *_LINEAR))
     for key, least in (("mode_group", 1), ("l", 0), ("m", 1), ("spatial_modes", 1)):
         if key in columns:
-            columns[key] = _whole(path, key, columns[key], least)
+            columns[key] = _whole_numbers(path, key, columns[key], least)
     degeneracy = np.where(columns["l"] == 0, 1, 2)
     counts = columns.pop("spatial_modes", degeneracy)
     if (wrong := counts != degeneracy).any():
@@ -310,7 +310,7 @@ def _mode_table(path: str | Path, groups_csv: str | Path | None) -> tuple[dict[s
         fault = f"column {mode_columns[0]} by mode, and groups_csv given too"
         raise InputError(f"{path}: {fault}; allowed: one of the two")
     lines = read_columns(groups_csv, ("mode_group", *_NEEDED), tuple(_LINEAR)[2:])
-    groups = _whole(groups_csv, "mode_group", lines["mode_group"], 1).tolist()
+    groups = _whole_numbers(groups_csv, "mode_group", lines["mode_group"], 1).tolist()
     if len(set(groups)) != len(groups):
         raise InputError(f"{groups_csv}: mode_group must be whole numbers from 1, each once")
     if absent := [g for g in columns["mode_group"].tolist() if g not in groups]:
@@ -318,7 +318,7 @@ def _mode_table(path: str | Path, groups_csv: str | Path | None) -> tuple[dict[s
     return columns, _linear(lines)[[groups.index(g) for g in columns["mode_group"].tolist()]]
 
 
-def _whole(path, key: str, values: Array, least: int) -> NDArray[np.int64]:
+def _whole_numbers(path, key: str, values: Array, least: int) -> NDArray[np.int64]:
     if (wrong := (values != np.rint(values)) | (values < least)).any():
         raise InputError(f"{path}: {key} {values[wrong][0]:g}; needs whole numbers of at least {least}")
     return values.astype(np.int64)

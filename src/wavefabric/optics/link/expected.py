@@ -72,14 +72,14 @@ def warnings_before(
     spread, (slow, fast) = delay_spread(fibre)
     window = transmitter.grid.duration
     if spread * length > window:
-        apart = f"{slow} and {fast} are {spread * length * 1e9:.3g} ns apart after {length / 1e3:g} km"
+        difference = f"{slow} and {fast} are {spread * length * 1e9:.3g} ns apart after {length / 1e3:g} km"
         symbols = f"{math.ceil(spread * length * transmitter.grid.symbol_rate)} symbols would hold the delay"
         again = f"the time window is {window * 1e9:.3g} ns: the same symbols meet again"
-        warnings.append(f"signal.symbols: {apart}, {again}; {symbols}")
+        warnings.append(f"signal.symbols: {difference}, {again}; {symbols}")
     if settings.receiver.equaliser == "mimo":
         together = fibre.groups * (settings.receiver.joint == "groups")
-        apart = max(float(np.ptp(fibre.beta[together == k, 0])) for k in np.unique(together))
-        symbols = apart * length * transmitter.grid.symbol_rate
+        difference = max(float(np.ptp(fibre.beta[together == k, 0])) for k in np.unique(together))
+        symbols = difference * length * transmitter.grid.symbol_rate
         if symbols > settings.receiver.taps:
             fault = f"modes equalised together come {symbols:.0f} symbols apart after {length / 1e3:g} km"
             limit = f"{settings.receiver.taps} taps hold without strong coupling"
@@ -169,15 +169,15 @@ def group_expectations(expected: dict[str, Expectation], fibre: Fibre) -> list[d
     rows = []
     for number in np.unique(fibre.groups):
         inside, received = fibre.groups == number, {}
-        for name, one in expected.items():
-            lit = inside[:, None] & (one.signal > 0)
+        for name, expectation in expected.items():
+            lit = inside[:, None] & (expectation.signal > 0)
             levels = received[name] = {
-                "distance_m": one.distance,
-                "q_squared_mean_db": db(float(one.snr[lit].mean())) if lit.any() else None,
-                "q_squared_min_db": float(one.q_squared_db[lit].min()) if lit.any() else None,
+                "distance_m": expectation.distance,
+                "q_squared_mean_db": db(float(expectation.snr[lit].mean())) if lit.any() else None,
+                "q_squared_min_db": float(expectation.q_squared_db[lit].min()) if lit.any() else None,
             }
             for part in (*PARTS, "recovery"):
-                noise = float((getattr(one, part) / np.where(lit, one.signal, 1))[lit].sum())
+                noise = float((getattr(expectation, part) / np.where(lit, expectation.signal, 1))[lit].sum())
                 levels[f"snr_{part}_db"] = db(lit.sum() / noise) if noise > 0 else None
         rows.append({"group": int(number), "modes": int(inside.sum()), "received": received})
     return rows

@@ -69,16 +69,16 @@ class BackPropagation:
             return
         grid, device, xp = self._path.grid, self._device, self._device.xp
         n = self._samples * grid.symbols
-        around = np.fft.fftfreq(n, 1 / n).astype(np.int64)
+        offsets = np.fft.fftfreq(n, 1 / n).astype(np.int64)
         # A channel's band ends half way to its neighbours, so that it contains nothing of them.
         gap = int(np.diff(np.sort(grid.bins)).min(initial=n))
-        inside = xp.asarray(np.flatnonzero(2 * np.abs(around) < gap))
+        inside = xp.asarray(np.flatnonzero(2 * np.abs(offsets) < gap))
         spectrum = xp.stack([device.fft(row) for row in field])
         field[...] = 0
         for channel in range(grid.channels):
             path = self._path.of_channel(channel, self._samples)
             propagator = path.propagator(self._options, self._comm)
-            channel_bins = xp.asarray((grid.bins[channel] + around) % grid.samples)[inside]
+            channel_bins = xp.asarray((grid.bins[channel] + offsets) % grid.samples)[inside]
             channel_field, bins = propagator.operators.empty(), xp.zeros(n, spectrum.dtype)
             for row in range(len(channel_field)):
                 bins[inside] = spectrum[row, channel_bins]

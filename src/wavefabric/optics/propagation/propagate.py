@@ -281,15 +281,15 @@ class Propagator:
         if self.comm.control.max(int(short)):
             return
         counts = replace(operators.counts)
-        one, two = operators.empty(), operators.empty()
-        one[...] = A
-        two[...] = A
-        self.integrator.advance(one, h)
-        self.integrator.advance(two, h / 2, 2)
-        scale = operators.energy(two).sum()
+        whole_step, half_steps = operators.empty(), operators.empty()
+        whole_step[...] = A
+        half_steps[...] = A
+        self.integrator.advance(whole_step, h)
+        self.integrator.advance(half_steps, h / 2, 2)
+        scale = operators.energy(half_steps).sum()
         if scale > 0:
             gain = 2**self.integrator.order
-            error = math.sqrt(operators.distance(one, two) / scale) * gain / (gain - 1)
+            error = math.sqrt(operators.distance(whole_step, half_steps) / scale) * gain / (gain - 1)
             self.report.local_error = float(np.fmax(self.report.local_error, error))
         operators.prepare(*self.integrator.lengths(h))
         vars(operators.counts).update(vars(counts))

@@ -90,7 +90,7 @@ class FixedStep:
                 self.integrator.last(A, h)
                 self.integrator.operators.counts.steps += 1
             else:
-                self._one(A, h)
+                self._take_step(A, h)
             state["done"] += 1
             state["z"] = length * state["done"] / total
             if state["done"] == last:  # exactly the end, without round-off
@@ -100,7 +100,7 @@ class FixedStep:
             self.integrator.end(A, h)
         state["h"] = abs(h)
 
-    def _one(self, A, h: float) -> None:
+    def _take_step(self, A, h: float) -> None:
         operators, step = self.integrator.operators, partial(self.integrator.step, A, h)
         counts, key = vars(operators.counts), (h, operators.propagation.replaced)
         before = dict(counts, steps=operators.counts.steps + 1)

@@ -82,7 +82,7 @@ def carrier_offset(device, window, sent):
     samples = device.ifft(window)
 
     def products(rows, distance: int):
-        """Return the sum over rows y of y[n + apart] y*[n]: (channels, n)."""
+        """Return the sum over rows y of y[n + distance] y*[n]: (channels, n)."""
         return (xp.roll(rows, -distance, axis=-1) * rows.conj()).sum(axis=0)
 
     def across(distance: int, first: int, last: int):
@@ -141,11 +141,11 @@ def steady(xp, symbols, sent):
     True if the phase of ``symbols`` (rows, channels, n) turns by less than half a turn over the window, and
     continues from the end of the window to its beginning.
     """
-    like, end = symbols * sent.conj(), min(_END, symbols.shape[-1] // 4)
+    products, end = symbols * sent.conj(), min(_END, symbols.shape[-1] // 4)
     power = ((abs(symbols) ** 2).sum(axis=-1) * (abs(sent) ** 2).sum(axis=-1)).sum(axis=0)
-    part = (abs(like.sum(axis=-1)) ** 2).sum(axis=0) / (power + (power == 0))
-    noise = xp.maximum(1 / xp.maximum(part, 1e-9) - 1, 0) / (len(like) * end)
-    step = like[..., :end].sum(axis=-1) * like[..., -end:].sum(axis=-1).conj()
+    part = (abs(products.sum(axis=-1)) ** 2).sum(axis=0) / (power + (power == 0))
+    noise = xp.maximum(1 / xp.maximum(part, 1e-9) - 1, 0) / (len(products) * end)
+    step = products[..., :end].sum(axis=-1) * products[..., -end:].sum(axis=-1).conj()
     return (part > _HALF_A_TURN) & (abs(xp.angle(step.sum(axis=0))) < 0.3 + 4 * xp.sqrt(noise))
 
 

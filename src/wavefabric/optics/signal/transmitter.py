@@ -114,11 +114,11 @@ class Transmitter:
         grid, xp = self.grid, device.xp
         rows = field.shape[0]
         half = grid.half_width(self.rolloff)
-        around = np.arange(-half, half + 1)
-        bins = xp.asarray((grid.bins[:, None] + around) % grid.samples)
-        tiled = xp.asarray(around % grid.symbols)
+        offsets = np.arange(-half, half + 1)
+        bins = xp.asarray((grid.bins[:, None] + offsets) % grid.samples)
+        tiled = xp.asarray(offsets % grid.symbols)
         # Parseval: this gain gives a channel of unit-energy symbols unit mean power.
-        shape = xp.asarray(root_raised_cosine(around / grid.symbols, self.rolloff) * grid.samples_per_symbol)
+        shape = xp.asarray(root_raised_cosine(offsets / grid.symbols, self.rolloff) * grid.samples_per_symbol)
         amplitude = np.sqrt(self.powers(modes or (first_row + rows + 1) // 2) / 2)
         spectrum = device.zeros((grid.samples,), field.dtype)
         laser = grid, self.linewidth, self.seed, TRANSMITTER
@@ -132,7 +132,7 @@ class Transmitter:
                 spectrum[bins] = (sent[:, tiled] * (shape * gain)).astype(field.dtype)
             else:  # phase noise widens channels, so that they overlap
                 window = device.zeros((grid.channels, 2 * grid.symbols), np.complex128)
-                window[:, xp.asarray(around % (2 * grid.symbols))] = sent[:, tiled] * (shape * gain)
+                window[:, xp.asarray(offsets % (2 * grid.symbols))] = sent[:, tiled] * (shape * gain)
                 window = device.fft(device.ifft(window) * phase_factor)
                 spectrum[...] = 0
                 for c, signed in enumerate(grid.window_bins):

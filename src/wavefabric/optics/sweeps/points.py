@@ -218,13 +218,13 @@ def make_grid(
     value that is not allowed in a run file (with its point), two axes of one key, and too many points.
     """
     if isinstance(run, RunFile):
-        data, origin = run.model_dump(exclude_unset=True), (run.path, run.text, False)
+        tables, origin = run.model_dump(exclude_unset=True), (run.path, run.text, False)
     else:
-        data, text = read_toml(run)
+        tables, text = read_toml(run)
         origin = Path(run), text, True
     more = [axis(*each) for each in (axes.items() if isinstance(axes, Mapping) else axes)]
     replaced = {key for each in more for key in each.keys}
-    own = axes_of_table(data.pop("sweep", {}))
+    own = axes_of_table(tables.pop("sweep", {}))
     chosen = (*(each for each in own if not replaced.issuperset(each.keys)), *more)
     _check_keys([key for each in chosen for key in each.keys])
     sizes = [len(each.rows) for each in chosen]
@@ -232,13 +232,13 @@ def make_grid(
         made = f"{' x '.join(map(str, sizes))} makes {math.prod(sizes)} points"
         fault = f"{made if chosen else 'no axis given'}; allowed: a table [sweep] or --set"
         raise InputError(f"sweep: {fault}, up to {MOST_POINTS} points")
-    data = _with(data, {f"solver.{key}": value for key, value in solver.items()})
+    tables = _with(tables, {f"solver.{key}": value for key, value in solver.items()})
     versions, points = fingerprint("point of a sweep"), []
     for index in np.ndindex(*sizes):
         rows = (zip(each.keys, each.rows[i], strict=True) for each, i in zip(chosen, index, strict=True))
         values = dict(itertools.chain(*rows))
         try:
-            point = checked_run(_with(data, values), *origin)
+            point = checked_run(_with(tables, values), *origin)
             output = point.output.model_dump_json(exclude={"file", "figures", "checkpoint_interval"})
             identity = f"{versions} {output} {point.identity()}"
         except InputError as error:
@@ -252,9 +252,9 @@ def make_grid(
     return grid
 
 
-def _with(data: dict[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+def _with(content: dict[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
     """Return a copy of a run file's content with other ``values`` of dotted keys; create missing tables."""
-    result = dict(data)
+    result = dict(content)
     for key, value in values.items():
         *tables, last = key.split(".")
         table = result

@@ -124,13 +124,13 @@ class SweepProgress(Progress):
         self._inside = self._span[0] + done * self._span[1]
         if (now := time.monotonic()) - self._last_update < _PROGRESS_SECONDS:
             return
-        self._last_update, ready = now, self._steps.keys() & set(self._finished())
+        self._last_update, finished = now, self._steps.keys() & set(self._finished())
         if not self._started:
             self._display.start(sum(self._steps.values()), "sweep, steps")
-        self._started, steps = True, sum(self._steps[each] for each in ready)
-        if self._point is not None and self._point.fingerprint not in ready:
+        self._started, steps = True, sum(self._steps[each] for each in finished)
+        if self._point is not None and self._point.fingerprint not in finished:
             steps += self._inside * self._point.steps
-        self._display.update(steps, f"{len(ready)}/{len(self._steps)} points")
+        self._display.update(steps, f"{len(finished)}/{len(self._steps)} points")
 
     def finish(self) -> None:
         self._display.finish()

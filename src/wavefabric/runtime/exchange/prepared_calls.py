@@ -92,7 +92,7 @@ class PreparedCalls:
         chosen = [c.choice.algorithm for t in tables for size in t.sizes for c in size.candidates]
         #: Whether the tuning has algorithms that need switches, and switches multicast and add here.
         self._switches = any(ALGORITHMS[name].switched for name in chosen) and not transport.why_no_switch()
-        self._ready: OrderedDict[Request, PreparedCall | None] = OrderedDict()
+        self._prepared: OrderedDict[Request, PreparedCall | None] = OrderedDict()
         #: Exchange, buffer to copy the source to (or None), buffer to copy the target from (or None).
         self._bound: OrderedDict[tuple, tuple[Exchange, Any, Any]] = OrderedDict()
         #: Buffers that all calls share, by purpose; each has the largest size that any call needed.
@@ -118,7 +118,7 @@ class PreparedCalls:
         """
         self._calls += 1
         prepare = partial(self._prepare, program_of, request, custom)
-        call = _cached(self._ready, MOST_PREPARED, request, prepare)
+        call = _cached(self._prepared, MOST_PREPARED, request, prepare)
         if call is None:
             return
         addresses = self._addresses(call, source, target)

@@ -63,10 +63,10 @@ def convolution_kernel(n: int, points: int) -> np.ndarray:
 
     The kernel is exp(πi j²/n), the conjugate `chirp`, for j = 1 − n … n − 1; negative j are at the end.
     """
-    turned, around = chirp(n).conj(), np.zeros(points, complex)
-    around[:n] = turned
-    around[points - n + 1 :] = turned[:0:-1]
-    return np.fft.fft(around) / points
+    turned, periodic = chirp(n).conj(), np.zeros(points, complex)
+    periodic[:n] = turned
+    periodic[points - n + 1 :] = turned[:0:-1]
+    return np.fft.fft(periodic) / points
 
 
 class SeriesPlan:

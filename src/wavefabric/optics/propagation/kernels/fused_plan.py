@@ -70,7 +70,7 @@ class FusedPlan:
         return self.columns.points * self.rows.points
 
     @property
-    def together(self) -> int:
+    def kernels_at_once(self) -> int:
         """Return how many field rows a thread of the row kernel processes: 2 in single precision, else 1."""
         return self.rows.item // self.dtype.itemsize
 

@@ -62,17 +62,17 @@ def find(library: MPILibrary) -> Path:
 
     `MissingExtra` if there is no mpiexec, `InputError` if all that were found belong to another MPI.
     """
-    others: list[str] = []
+    other_libraries: list[str] = []
     folders = [str(Path(sys.executable).parent), *os.environ.get("PATH", "").split(os.pathsep)]
     for folder in dict.fromkeys(filter(None, folders)):
         for path in filter(None, (shutil.which(name, path=folder) for name in ("mpiexec", "mpirun"))):
             family = _family_of(path)
             if family == library.family:
                 return Path(path)
-            others.append(f"{path} ({family})")
-    if not others:
+            other_libraries.append(f"{path} ({family})")
+    if not other_libraries:
         raise MissingExtra("mpiexec, which starts more than one rank,", "mpi")
-    actual = f"mpi4py uses {library.version}, but {', '.join(dict.fromkeys(others))} given"
+    actual = f"mpi4py uses {library.version}, but {', '.join(dict.fromkeys(other_libraries))} given"
     raise InputError(f"mpiexec: {actual}; allowed: the mpiexec of mpi4py's MPI beside Python or on PATH")
 
 

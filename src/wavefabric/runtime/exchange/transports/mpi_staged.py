@@ -37,7 +37,7 @@ class _Ring:
 
     def copy(self, slot: int, transfer: "_Transfer", target: int, source: int, size: int, kind: int) -> None:
         """Start to copy between the device and pinned piece number ``slot``, whose event marks the end."""
-        self.stream.wait_event(transfer.ready)
+        self.stream.wait_event(transfer.ready_event)
         runtime.memcpyAsync(target, source, size, kind, self.stream.ptr)
         self.events[slot].record(self.stream)
 
@@ -49,8 +49,8 @@ class _Transfer:
     passed to MPI.
     """
 
-    def __init__(self, ready):
-        self.ready, self.pieces_left, self.unsent = ready, 0, 0
+    def __init__(self, ready_event):
+        self.ready_event, self.pieces_left, self.unsent = ready_event, 0, 0
         self.coming: Counter[int] = Counter()
         self.streams: set[Any] = set()
 

@@ -184,11 +184,11 @@ def encode(plan: ExecutionPlan, rank: int, dtype, memory: Sequence[RankMemory]) 
     layout = cache(lambda owner: StagingLayout(plan, owner, itemsize))
 
     def operand(address: Address) -> tuple:
-        at = memory[address.rank]
+        peer_memory = memory[address.rank]
         if address.buffer != STAGING:
-            return at.buffers[address.buffer] + address.first * itemsize, 0, -1
+            return peer_memory.buffers[address.buffer] + address.first * itemsize, 0, -1
         staging, number = layout(address.rank), -1 - address.key
-        return at.staging + staging.offsets[number], staging.nbytes, plan.staging[number].sender
+        return peer_memory.staging + staging.offsets[number], staging.nbytes, plan.staging[number].sender
 
     def mark(peer: int, number: int, is_local: bool) -> tuple:
         src, dst = (peer, rank) if is_local else (rank, peer)
