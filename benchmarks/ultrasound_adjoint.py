@@ -122,7 +122,7 @@ def _runs(states: int) -> np.ndarray:
     copies = 0
     for step in range(_STEPS - 1, -1, -1):
         if reversal.peek(step) is None:
-            reversal.bring(step)
+            reversal.restore(step)
             copies += 2  # of the state after the step, and one that is read
     return np.array([1 + reversal.advanced / _STEPS, 1.0, copies / _STEPS])
 

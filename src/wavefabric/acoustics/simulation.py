@@ -255,14 +255,14 @@ class PreparedSimulation:
             return [self.simulate(source, sensor, **options) for source in sources]
         stated = [self._checked(source, sensor, settings) for source in sources]
 
-        def alone(number: int) -> Results:
+        def simulate_one(number: int) -> Results:
             return solve(*stated[number], self.grid, setup=self.setup())
 
-        def together(numbers: list[int]) -> list[Results]:
+        def simulate_stack(numbers: list[int]) -> list[Results]:
             (_, recording, how), some = stated[numbers[0]], [stated[number][0] for number in numbers]
             return self.run_stack(some, recording, self.stack(some, recording), how)
 
-        return in_batches([problem for problem, *_ in stated], count, alone, together)
+        return in_batches([problem for problem, *_ in stated], count, simulate_one, simulate_stack)
 
     def _checked(
         self, source: Source, sensor: Sensor | None, settings: SimulateSettings

@@ -67,13 +67,13 @@ def empty_stack(problem: Problem, planes: int) -> Problem:
 def in_batches(
     problems: Sequence[Problem],
     most: int,
-    alone: Callable[[int], Any],
-    together: Callable[[list[int]], list[Any]],
+    simulate_one: Callable[[int], Any],
+    simulate_stack: Callable[[list[int]], list[Any]],
 ) -> list[Any]:
     """Simulate problems in stacks of at most ``most`` planes; return one result per problem, in order.
 
-    Two functions simulate: ``together`` receives the indices of problems that can be stacked and returns
-    their results; ``alone`` receives the index of a problem that cannot be stacked with another.
+    ``simulate_stack`` receives the indices of problems that can be stacked and returns their results;
+    ``simulate_one`` receives the index of a problem that cannot be stacked with another.
     """
     alike: dict[tuple, list[int]] = {}
     for number, problem in enumerate(problems):
@@ -81,9 +81,9 @@ def in_batches(
     results: dict[int, Any] = {}
     for numbers in alike.values():
         for first in range(0, len(numbers), most):
-            some = numbers[first : first + most]
-            several = together(some) if len(some) > 1 else [alone(some[0])]
-            results |= zip(some, several, strict=True)
+            indices = numbers[first : first + most]
+            several = simulate_stack(indices) if len(indices) > 1 else [simulate_one(indices[0])]
+            results |= zip(indices, several, strict=True)
     return [results[number] for number in range(len(problems))]
 
 

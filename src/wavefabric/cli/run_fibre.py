@@ -134,12 +134,12 @@ def step_line(solver: dict[str, Any]) -> str:
     if not (math.isfinite(limit) and math.isfinite(step)):
         return ""
 
-    def side(limit: float) -> str:
+    def limit_text(limit: float) -> str:
         return "above" if step > limit else "below"
 
     field = min(limit, solver["field_resonance_step_m"])
-    channels = f"{side(limit)} the resonance limit of {metres(limit)} for the channels"
-    whole = f"{side(field)} that of {metres(field)} for the whole field"
+    channels = f"{limit_text(limit)} the resonance limit of {metres(limit)} for the channels"
+    whole = f"{limit_text(field)} that of {metres(field)} for the whole field"
     return f"step {metres(step)}: {channels} ({solver['resonance_cause']}), {whole}"
 
 

@@ -68,12 +68,12 @@ def run_tiles(
     note = f"{time_words(seconds[1])} in all, {steps} steps"
     step, memory = time_words(seconds[0]), binary_bytes(nbytes) if nbytes > 0 else "not recorded"
     return [
-        Tile("Time per step", step, note, _beside(seconds[0], plan.get("step", 0.0), time_words)),
-        Tile("Memory", memory, device, _beside(nbytes, plan.get("bytes", 0.0), binary_bytes)),
+        Tile("Time per step", step, note, _prediction_text(seconds[0], plan.get("step", 0.0), time_words)),
+        Tile("Memory", memory, device, _prediction_text(nbytes, plan.get("bytes", 0.0), binary_bytes)),
     ]
 
 
-def _beside(measured: float, expected: float, to_text: Callable[[float], str]) -> str:
+def _prediction_text(measured: float, expected: float, to_text: Callable[[float], str]) -> str:
     """Return a prediction as text, with how much more or less was measured, in per cent; "" without one."""
     if not expected > 0 or not measured > 0:
         return to_text(expected) if expected > 0 else ""

@@ -134,7 +134,7 @@ def equal_blocks(n: int, blocks: int) -> tuple[int, ...]:
 
 
 @lru_cache(maxsize=1024)
-def widened(n: int, blocks: int, overlap: int, multiple: int = 1) -> tuple[int, ...]:
+def smooth_blocks(n: int, blocks: int, overlap: int, multiple: int = 1) -> tuple[int, ...]:
     """Divide ``n`` points into blocks whose sizes + 2 ``overlap`` have no prime factor above 7.
 
     Return the sizes without overlaps. If possible, each size + 2 ``overlap`` is also a multiple of
@@ -154,24 +154,24 @@ def _smooth_sizes(n: int, blocks: int, overlap: int, unit: int) -> tuple[int, ..
     """Return ``blocks`` sizes with sum ``n`` for which transforms are fast, or None if there are none.
 
     The transform of a block has size + 2 ``overlap`` points, a multiple of ``unit`` without prime factors
-    above 7. The limits on the sizes are those of `widened`.
+    above 7. The limits on the sizes are those of `smooth_blocks`.
     """
     equal = equal_blocks(n, blocks)
-    if all(_suits(size + 2 * overlap, unit) for size in equal):
+    if all(_is_smooth(size + 2 * overlap, unit) for size in equal):
         return equal
     total = n + 2 * overlap * blocks
     longest = -(-total // blocks)
     for limit in range(longest, int((1 + SLACK) * longest) + 1):
-        if _suits(limit, unit) and (sizes := _filled(total, blocks, limit, 3 * overlap, unit)):
+        if _is_smooth(limit, unit) and (sizes := _sizes_of_sum(total, blocks, limit, 3 * overlap, unit)):
             return tuple(size - 2 * overlap for size in sizes)
     return None
 
 
-def _suits(n: int, unit: int) -> bool:
+def _is_smooth(n: int, unit: int) -> bool:
     return n % unit == 0 and has_small_factors(n)
 
 
-def _filled(total: int, blocks: int, limit: int, least: int, unit: int) -> list[int] | None:
+def _sizes_of_sum(total: int, blocks: int, limit: int, least: int, unit: int) -> list[int] | None:
     """Return ``blocks`` sizes in descending order whose sum is ``total``; None if there are none.
 
     The sizes are multiples of ``unit`` without prime factors above 7, from ``least`` to ``limit``. As few of
@@ -179,7 +179,9 @@ def _filled(total: int, blocks: int, limit: int, least: int, unit: int) -> list[
     """
     excess = blocks * limit - total
     shortenings = [
-        limit - size for size in range(max(least, 1), limit) if _suits(size, unit) and limit - size <= excess
+        limit - size
+        for size in range(max(least, 1), limit)
+        if _is_smooth(size, unit) and limit - size <= excess
     ]
     count, last = [0] + [blocks + 1] * excess, [0] * (excess + 1)
     for amount in range(1, excess + 1):
@@ -249,9 +251,9 @@ _MULTIPLES = (2, 1, 1)
 
 
 def _too_short(n: int, blocks: int, multiple: int, overlap: int) -> bool:
-    """Return whether `widened` divides ``n`` points into blocks of which one is shorter than the overlap."""
-    # If blocks cannot fit, skip the search of `widened`, which would take long for large numbers.
-    return blocks > 1 and (blocks * overlap > n or min(widened(n, blocks, overlap, multiple)) < overlap)
+    """Return whether one of the `smooth_blocks` of ``n`` points is shorter than the overlap."""
+    # If blocks cannot fit, skip the search of `smooth_blocks`, which would take long for large numbers.
+    return blocks > 1 and (blocks * overlap > n or min(smooth_blocks(n, blocks, overlap, multiple)) < overlap)
 
 
 def _local_grid(shape: Triple, ranks: int, overlap: int) -> Triple:
@@ -271,8 +273,8 @@ def _local_grid(shape: Triple, ranks: int, overlap: int) -> Triple:
 
 
 def _block_sizes(shape: Triple, grid: Triple, overlap: int) -> list[tuple[int, ...]]:
-    """Return for each axis the sizes of its blocks in points, without overlaps, as `widened` selects them."""
-    return list(map(widened, shape, grid, (overlap,) * 3, _MULTIPLES))
+    """Return for each axis the sizes of its blocks in points, without overlaps: `smooth_blocks`."""
+    return list(map(smooth_blocks, shape, grid, (overlap,) * 3, _MULTIPLES))
 
 
 def _halo(shape: Triple, grid: Triple, overlap: int) -> int:
@@ -309,14 +311,14 @@ def _notes(shape: Triple, grid: Triple, options: Decomposition) -> list[str]:
     """Return advice to the user, one sentence for each axis whose transforms have prime factors above 7."""
     notes, overlap = [], options.overlap
     for axis, n, blocks, multiple in zip(_AXES, shape, grid, _MULTIPLES, strict=True):
-        sizes = [size + 2 * overlap * (blocks > 1) for size in widened(n, blocks, overlap, multiple)]
+        sizes = [size + 2 * overlap * (blocks > 1) for size in smooth_blocks(n, blocks, overlap, multiple)]
         if all(map(has_small_factors, sizes)):
             continue
         actual = " and ".join(map(str, sorted(set(sizes))))
         why = "with prime factors above 7, which makes them slow"
         text = f"transforms along {axis} have {actual} points, {why}"
         for better in range(overlap + 1, min(2 * overlap + 8, n // blocks) + 1) if blocks > 1 else ():
-            sizes = [size + 2 * better for size in widened(n, blocks, better, multiple)]
+            sizes = [size + 2 * better for size in smooth_blocks(n, blocks, better, multiple)]
             if all(map(has_small_factors, sizes)):
                 text += f"; an overlap of {better} would give {max(sizes)}"
                 break

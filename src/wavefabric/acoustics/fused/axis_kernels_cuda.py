@@ -268,12 +268,12 @@ class AxisKernels:
         count, listed = (self._rows, np.uintp(0)) if rows is None else (rows.size, rows)
         if count:
             grid = -(-count // self._axes["X"].tile), len(fields)
-            self._launch("x_forward", grid, *_three(fields), *_three(spectra), listed, count)
+            self._launch("x_forward", grid, *_as_three(fields), *_as_three(spectra), listed, count)
 
     def y_transform(self, spectra, inverse: bool) -> None:
         """Transform one to three spectra, or planes of them, along y in place; with ``inverse``, back."""
         grid = self._grids["Y"][0], spectra[0].shape[0], len(spectra)
-        self._launch("y_transform", grid, *_three(spectra), inverse)
+        self._launch("y_transform", grid, *_as_three(spectra), inverse)
 
     def z_scale(self, spectra, operators, numbers) -> None:
         """Transform one or two spectra along z, multiply them by real operators, and transform them back.
@@ -339,6 +339,6 @@ def sources(scattered: bool) -> tuple[str, ...]:
     return *SOURCES[:at], *more, *SOURCES[at:]
 
 
-def _three(arrays: list) -> list:
+def _as_three(arrays: list) -> list:
     """Return one to three arrays, extended to three by repeating the first, for kernels that take three."""
     return [*arrays, *arrays[:1] * (3 - len(arrays))]

@@ -127,7 +127,7 @@ def simulate_jax(
     def shape_of(array: Any) -> Any:
         return jax.ShapeDtypeStruct(array.shape, jax.dtypes.canonicalize_dtype(array.dtype))
 
-    recorded = jax.tree.map(shape_of, dict(simulation.blank()))
+    recorded = jax.tree.map(shape_of, dict(simulation.zero_results()))
 
     def call(function: Callable, shapes: Any, *inputs: Any) -> Any:
         def on_host(*inputs: Any) -> Any:
@@ -215,7 +215,7 @@ class _Simulation:
         options = {key: value for key, value in self._options.items() if key not in ("states", "scratch")}
         return simulate(*inputs, **options), None
 
-    def blank(self) -> Results:
+    def zero_results(self) -> Results:
         """Return results of zeros with the names, shapes and types of a run's results."""
         problem, recording, dtype = self._inputs
         layout, zero = layout_of(problem, recording, dtype), np.zeros((), dtype)

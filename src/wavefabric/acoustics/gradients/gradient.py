@@ -252,7 +252,8 @@ class Linearization(AbstractContextManager):
             else:
                 self._recorded: dict[str, np.ndarray] = {}
                 setup = None if settings.prepared is None else settings.prepared.setup(indexed=False)
-                self.results = solve(*inputs[:2], settings, self._grid, self._keep, observer=run, setup=setup)
+                options = {"observer": run, "setup": setup}
+                self.results = solve(*inputs[:2], settings, self._grid, self._store, **options)
                 if settings.prepared is not None:
                     settings.prepared.stable = True
             # Copies, because users may change the results in place.
@@ -260,7 +261,7 @@ class Linearization(AbstractContextManager):
             self._tones = copy.deepcopy(tones)
             self._open_files = stack.pop_all()
 
-    def _keep(self, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    def _store(self, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Return the recorded arrays, and store them for a checkpoint of the adjoint steps."""
         self._recorded.update(arrays)
         return arrays

@@ -105,15 +105,15 @@ class _Together:
             self._prepared.check(*each)
         problems, (_, recording, settings) = [problem for problem, *_ in stated], stated[0]
 
-        def alone(number: int) -> Gradient:
+        def of_source(number: int) -> Gradient:
             more = self._sensor, partial(_called, self._objective, number), self._names
             return simulate_and_gradient(*inputs, sources[number], *more, **self._options)
 
-        def together(numbers: list[int]) -> list[Gradient]:
+        def of_stack(numbers: list[int]) -> list[Gradient]:
             some = {number: (sources[number], problems[number]) for number in numbers}
             return self._of_stack(some, recording, settings)
 
-        return in_batches(problems, self._largest_stack(problems[0], settings), alone, together)
+        return in_batches(problems, self._largest_stack(problems[0], settings), of_source, of_stack)
 
     def _largest_stack(self, problem: Problem, settings: GradientSettings) -> int:
         """Return how many sources fit in one stack, by grid points and by the memory for stored states."""

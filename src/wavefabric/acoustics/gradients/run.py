@@ -162,7 +162,7 @@ class AdjointRun:
         step = Step(stages)  # without a recorder: repeated steps are not recorded again
         self._cyclic += [step] if self._settings.prepared is not None else [stages, step]
         self._stages, self._adjoint = stages, AdjointStep(stages, self._wrt, self._scaled)
-        self._forward, self._fields = _Forward(stages, step, self._poll), stages.fields
+        self._forward, self._fields = _Forward(stages, step, self._count_step), stages.fields
         if not needs_states(self._problem, self._wrt):
             return None
         device, steps = stages.coefficients.device, self._problem.steps
@@ -184,7 +184,7 @@ class AdjointRun:
         if self._reversal is None or not taken:
             return
         if self._recording_states is not None:
-            self._reversal.passed(taken)
+            self._reversal.note_stored(taken)
         else:
             self._reversal.after(taken)
 
@@ -225,7 +225,7 @@ class AdjointRun:
         stages.layout.finish_exchanges()
         if self._resumed:
             if self._reversal is not None:
-                self._bring(self._number + 1)
+                self._restore_forward(self._number + 1)
         elif checkpoint is not None:
             self._save(last=False)
         self._total, self._done = steps, 0
@@ -255,9 +255,9 @@ class AdjointRun:
             self._repeat(number, stored)
         else:
             self._take_back(number, stored)
-        self._adjoint.count(number)
+        self._adjoint.count_step(number)
         self._number, self._half = number - 1, False
-        self._poll()
+        self._count_step()
 
     def _take_back(self, number: int, stored: Any) -> None:
         """Take an adjoint step, or only its second half if a checkpoint was saved between the halves.
@@ -274,7 +274,7 @@ class AdjointRun:
             self._fields = self._forward.fields_of(self._copies_into(self._stages.fields).parts(stored))
         elif self._reversal is not None:
             after = adjoint.forward_after_step(after)
-            self._bring(number)
+            self._restore_forward(number)
             self._stages.fields.clock[...] = number
         adjoint.transpose_motion(number, self._fields, after)
 
@@ -320,15 +320,15 @@ class AdjointRun:
             self._copies[key] = StateCopies(self._comm.device, fields.named())
         return self._copies[key]
 
-    def _bring(self, number: int) -> None:
+    def _restore_forward(self, number: int) -> None:
         """Restore the forward fields to their values after ``number`` time steps."""
         assert self._reversal is not None
-        self._reversal.bring(number)
+        self._reversal.restore(number)
         self._stages.layout.finish_exchanges()
         self._forward.spectrum_lost = True
         self._fields = self._stages.fields
 
-    def _poll(self) -> None:
+    def _count_step(self) -> None:
         """Count a completed step, forward or adjoint; stop or save a checkpoint together with all ranks."""
         if self._interrupt is None:
             return

@@ -71,7 +71,7 @@ class _Series:
         self._done = self._written = done
 
     @property
-    def free(self) -> int:
+    def free_rows(self) -> int:
         """Number of rows that the current block still has space for."""
         return self._rows - self._done % self._rows
 
@@ -80,7 +80,7 @@ class _Series:
         self.ring[self._done % len(self.ring)] = row
 
     def add(self, delivery: Delivery, rows: int) -> None:
-        """Count ``rows`` more rows as recorded, at most `free`; pass a full block of rows to ``delivery``."""
+        """Count ``rows`` more rows as recorded, at most `free_rows`; pass a full block to ``delivery``."""
         self._done += rows
         if rows and self._done % self._rows == 0:
             self.hand_over(delivery)
@@ -181,7 +181,7 @@ class Recorder:
             return 1
         if step < self._recording.start:
             return self._recording.start - step
-        return min((series.free for series in self._series.values()), default=self._rows)
+        return min((series.free_rows for series in self._series.values()), default=self._rows)
 
     def after(self, step: int, steps: int = 1) -> None:
         """Do the host's part of recording ``steps`` time steps, the first of them ``step``.

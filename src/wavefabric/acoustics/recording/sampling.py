@@ -47,7 +47,7 @@ class Sampler:
             self._sample, more = c.kernels.sample_elements, ()
             arrays = self._elements(points, c.subdomain, comm)
         elif isinstance(points, Interpolation):
-            self._sample, arrays, more = c.kernels.sample, self._between(points, c.subdomain, comm), (True,)
+            self._sample, arrays, more = c.kernels.sample, self._corners(points, c.subdomain, comm), (True,)
         else:
             index = rows_of(points, c.subdomain.shape).points
             if comm is not None:
@@ -57,7 +57,7 @@ class Sampler:
             self._sample, arrays, more = c.kernels.sample, (index[:, None], np.zeros((0, 1))), (False,)
         self._arguments = *map(self._device.asarray, map(np.ascontiguousarray, arrays)), *more
 
-    def _between(self, points: Interpolation, part: Subdomain, comm) -> tuple[np.ndarray, ...]:
+    def _corners(self, points: Interpolation, part: Subdomain, comm) -> tuple[np.ndarray, ...]:
         """Return corner points and weights that interpolate this rank's part of a sensor's values."""
         corners, weights = points.corners, points.weights
         if comm is not None:

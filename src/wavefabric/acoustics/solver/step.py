@@ -73,7 +73,7 @@ class Step:
         first = key not in self._captured
         if first and number:
             stages.prepare_sources(active)
-        if number == 0 or not stages.layout.captured or self._unready(key):
+        if number == 0 or not stages.layout.captured or self._needs_first_run(key):
             self.advance(active)
             initial = stages.coefficients.problem.initial_pressure if number == 0 else None
             if initial is not None:
@@ -94,7 +94,7 @@ class Step:
             finish()
         return count
 
-    def _unready(self, key: _Kind) -> bool:
+    def _needs_first_run(self, key: _Kind) -> bool:
         """Return whether to run a step ``key`` once before capture, to set up exchanges or recordings."""
         once = self.stages.layout.comm is not None or any(key[-1])
         if not once or key in self._taken_once:

@@ -92,7 +92,7 @@ def read_ct(path: str | Path, spacing: Any = None, orientation: str | None = Non
             with nibabel.openers.ImageOpener(path) as file:  # the header as stored: nibabel changes parts
                 header = type(image.header).from_fileobj(file, check=False)
             values = _volume(np.asarray(image.get_fdata(dtype=np.float32, caching="unchanged")))
-            ct = _placed(path, values, header, image.affine, orientation)
+            ct = _in_world(path, values, header, image.affine, orientation)
     except InputError:
         raise
     except Exception as error:  # NumPy and nibabel raise errors of many types.
@@ -132,7 +132,7 @@ def content_warnings(values: np.ndarray) -> list[str]:
     return [f"ct: {line}" for line in lines]
 
 
-def _placed(path: Path, values: np.ndarray, header: Any, affine: np.ndarray, orientation: Any) -> CT:
+def _in_world(path: Path, values: np.ndarray, header: Any, affine: np.ndarray, orientation: Any) -> CT:
     """Place a volume in the world by its NIfTI header or else ``orientation``; return it as a CT."""
     named = header.get_xyzt_units()[0]
     unit, sizes = np.diag([_IN_MM[named]] * 3 + [1.0]), np.array(header["pixdim"][1:4], float) * _IN_MM[named]

@@ -83,7 +83,7 @@ def focus_of(
         line = np.asarray(field[(*peak[:axis], slice(None), *peak[axis + 1 :])], float)
         if grid.axisymmetric and axis == 1:
             line, i = np.concatenate([line[:0:-1], line]), i + line.size - 1
-        shift, rise, steps = _along(line, i)
+        shift, rise, steps = _peak_along(line, i)
         position.append(float(grid.coordinates[axis][peak[axis]] + shift * grid.spacing[axis]))
         widths.append([count * grid.spacing[axis] for count in steps])
         pressure += rise
@@ -101,7 +101,7 @@ def focus_of(
     return Focus(pressure, tuple(position), low, high, volume, unit, intensity, intensity * duty, index)
 
 
-def _along(line: np.ndarray, i: int) -> tuple[float, float, list[float]]:
+def _peak_along(line: np.ndarray, i: int) -> tuple[float, float, list[float]]:
     """Fit a parabola to the value of a line at index ``i`` and its two neighbours; measure the peak there.
 
     Return the offset of the vertex from ``i``, in grid steps, its rise above the value at ``i``, and the full

@@ -219,7 +219,7 @@ class _Steady:
                     return comm.control.bcast(dict(file))
         result = self._prepared.simulate(source, sensor)
         if path is not None:
-            on_first_rank(comm, lambda: _keep(path, result))
+            on_first_rank(comm, lambda: _store(path, result))
         return result
 
     def free_memory(self) -> None:
@@ -232,7 +232,7 @@ class _Steady:
             path.unlink(missing_ok=True)
 
 
-def _keep(path: Path, arrays: Mapping[str, Any]) -> None:
+def _store(path: Path, arrays: Mapping[str, Any]) -> None:
     with replacing(path) as unfinished, open(unfinished, "wb") as file:
         np.savez(file, **arrays)
 

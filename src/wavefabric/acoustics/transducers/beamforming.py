@@ -101,7 +101,7 @@ def delay_and_sum(
             inside = np.minimum(lateral / np.maximum(half, 1e-300), 1.0)
             counts = counts * (0.5 + 0.5 * np.cos(np.pi * inside)) * (lateral < half)
         total = counts.sum(axis=1)
-        image[part] = (_between(analytic, sample) * counts).sum(axis=1) / np.where(total > 0, total, 1.0)
+        image[part] = (_interpolated(analytic, sample) * counts).sum(axis=1) / np.where(total > 0, total, 1.0)
     return image.reshape(points.shape[:-1])
 
 
@@ -161,7 +161,7 @@ def frequency_response(
     return np.asarray(scipy.fft.irfft(spectrum * response, length))[..., : heard.shape[-1]]
 
 
-def _between(rows: np.ndarray, times: np.ndarray) -> np.ndarray:
+def _interpolated(rows: np.ndarray, times: np.ndarray) -> np.ndarray:
     """Interpolate each row, an element's signal, at its times in ``times`` by cubics; 0 beyond its ends.
 
     ``times`` (points, rows) is in time steps.

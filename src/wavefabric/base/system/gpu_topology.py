@@ -45,7 +45,7 @@ class GpuTopology:
         """Return the link classes that occur between different GPUs, slowest first."""
         return tuple(sorted({link for row in self.links for link in row} - {SELF}, key=speed))
 
-    def only(self, gpus: list[int]) -> "GpuTopology":
+    def select(self, gpus: list[int]) -> "GpuTopology":
         """Return the topology of some of the GPUs, in the order of their numbers in ``gpus``."""
         return GpuTopology(
             tuple(tuple(self.links[i][j] for j in gpus) for i in gpus), tuple(self.numa[i] for i in gpus)
@@ -98,4 +98,4 @@ def query() -> GpuTopology | None:
     numbers = [number.strip() for number in visible.split(",") if number.strip()]
     if not all(number.isdecimal() and int(number) < topology.gpus for number in numbers):
         return None  # names instead of numbers
-    return topology.only([int(number) for number in numbers])
+    return topology.select([int(number) for number in numbers])

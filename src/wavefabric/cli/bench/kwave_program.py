@@ -40,7 +40,7 @@ class KWaveProgram:
         if device.name != "cpu":
             self._options = ["-g", device.name.partition(":")[2]]
 
-    def against(
+    def compare(
         self, medium: str, shape: tuple[int, int, int], step: Callable[[], None]
     ) -> dict[str, float | str]:
         """Return k-Wave's ``ms`` per step, the ``ratio`` of this time to ours, and its ``memory_bytes``.

@@ -98,7 +98,7 @@ def run(
             line["memory"] = memory[shape, name]
             if program is not None:
                 progress(f"{bench.name}: {name}, {program.path.name}")
-                line["kwave"] = program.against(name, shape, bench.stepper(name))
+                line["kwave"] = program.compare(name, shape, bench.stepper(name))
         cases.append(case)
     return {
         "benchmark": "ultrasound-step",

@@ -185,7 +185,7 @@ class RandomCoupling:
         if not self.between_groups:
             return mixing
         groups = tuple(fibre.group_sizes.tolist())
-        between = _between(groups, float(self.between_groups) * length / self.sections(length))
+        between = _element_deviations(groups, float(self.between_groups) * length / self.sections(length))
         normal = np.zeros(fibre.rows**2, np.complex128)
         philox.add_complex_normal(normal, 1.0, self.seed, streams[-1], 0)
         upper = np.triu(normal.reshape(fibre.rows, fibre.rows) * between, 1)
@@ -197,7 +197,7 @@ class RandomCoupling:
 
 
 @lru_cache(maxsize=4)
-def _between(group_modes: tuple[int, ...], coupled: float) -> Array:
+def _element_deviations(group_modes: tuple[int, ...], coupled: float) -> Array:
     """Return the standard deviation of each element of a random Hermitian matrix H, (2M, 2M).
 
     The unitary exp(iH) couples the field rows of neighbouring mode groups; other elements of H are 0.

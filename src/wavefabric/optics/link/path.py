@@ -65,7 +65,7 @@ class LinkPath:
     """
 
     @classmethod
-    def over(cls, comm: Communicator, run: RunFile, fibre: Fibre, transmitter: Transmitter) -> "LinkPath":
+    def of_rank(cls, comm: Communicator, run: RunFile, fibre: Fibre, transmitter: Transmitter) -> "LinkPath":
         """Create the path for one rank of ``comm``, with this rank's part of the modes."""
         ends = split_modes(fibre.modes, comm.size, cls.boundaries(run, fibre))
         path = cls(run, fibre, transmitter, RankModes(ends, comm.rank))

@@ -112,7 +112,7 @@ class _Link:
 
         fibre, self.notes = shared.get("fibre", build.fibre_key(settings), solve)
         self.transmitter = build.build_transmitter(settings, fibre.modes)
-        self.path = LinkPath.over(comm, settings, fibre, self.transmitter)
+        self.path = LinkPath.of_rank(comm, settings, fibre, self.transmitter)
         self.fibre, self.local_modes = self.path.fibre, self.path.local_modes
         # The key contains the fibre object itself, since random coupling makes a new fibre for each run.
         self.propagator_key = (self.fibre, self.local_modes.ends, build.propagator_key(settings))
@@ -143,7 +143,7 @@ class _Link:
         self.seconds = {"total": 0.0, "receiver": 0.0, "compilation": 0.0}
         self.began, self.compiled_before = time.perf_counter(), CLOCK.seconds()
 
-    def _tell(self, text: str) -> None:
+    def _warn_of(self, text: str) -> None:
         self.warnings.append(text)
         if self.first:
             self.progress.finish()
@@ -210,7 +210,7 @@ class _Link:
                         self.expected = on_first_rank(self.comm, expect)
                 known = self.fibre, self.transmitter, steps, self.expected
                 for text in self.notes + theory.warnings_before(self.settings, *known):
-                    self._tell(text)
+                    self._warn_of(text)
                 for span in range(first, link.spans):
                     self._span(span, inside)
                     inside = None
@@ -219,13 +219,13 @@ class _Link:
                 self.checkpoint.remove()
                 raise
         if solver.step is None and (taken := self.propagator.report.step) > self.limit.step:
-            self._tell(f"solver: the last step of {theory.above_limit(taken, self.limit)}")
+            self._warn_of(f"solver: the last step of {theory.above_limit(taken, self.limit)}")
         content = self._write()
         self.checkpoint.remove()
         self.progress.finish()
         return LinkResult(content, self.writer.path, tuple(self.warnings))
 
-    def _stoppable(self, done: int, _total: int) -> None:
+    def _show_progress(self, done: int, _total: int) -> None:
         """Show progress; a run on one rank stops here if interrupted, and repeats this part when resumed."""
         self.progress.update(done)
         if self.interrupt.requested and self.ranks == 1:
@@ -241,13 +241,13 @@ class _Link:
         local_modes = self.local_modes
         self.progress.start(local_modes.rows, "transmitter, rows")
         if waveform := self.settings.signal.waveform:
-            read = partial(read_waveform, waveform, self.device, self.A, local_modes, self._stoppable)
+            read = partial(read_waveform, waveform, self.device, self.A, local_modes, self._show_progress)
             on_all_ranks(self.comm, read)
         else:
             own = local_modes.first_row, self.fibre.modes
             device = signal_device(self.comm, self.A.size)
             launched = self.A if device is self.device else device.empty(self.A.shape, self.A.dtype)
-            self.transmitter.fill(device, launched, *own, self._stoppable)
+            self.transmitter.fill(device, launched, *own, self._show_progress)
             if launched is not self.A:
                 self.device.copy(self.A, launched)
         self._stop_if_requested()
@@ -289,11 +289,11 @@ class _Link:
         start_time = working_time()
         plotted = [(mode, channel) for mode in self.local_modes.range for channel in self.plotted_channels]
         lost: list[str] = []
-        options = {"keep": plotted, "warn": lost.append, "progress": self._stoppable}
+        options = {"keep": plotted, "warn": lost.append, "progress": self._show_progress}
         result = self.receiver.receive(self.propagator.operators, self.A, spans, self.progress, **options)
         self._stop_if_requested()
         for text in (text for part in self.comm.control.gather(lost) or [] for text in part):
-            self._tell(f"{name}, {text}")
+            self._warn_of(f"{name}, {text}")
         spectrum = power_spectrum(*for_signals(self.comm, self.A), self.transmitter.grid)
         parts = self.comm.control.gather(arrays_of(result) | {"spectrum": spectrum}) or []
         whole = {key: np.concatenate([part[key] for part in parts]) for key in (parts[0] if parts else ())}

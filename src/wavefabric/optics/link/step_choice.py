@@ -72,7 +72,7 @@ class _ShortLink:
         (expected,) = expected_of(*quiet).values()
         #: Noise over signal after the whole link, (modes, channels).
         self.noise = 1 / expected.snr
-        self.path = LinkPath.over(comm, self.run, fibre, self.transmitter)
+        self.path = LinkPath.of_rank(comm, self.run, fibre, self.transmitter)
         self.spans = min(run.link.spans, SPANS)
         self.receiver = LinkReceiver(self.run, self.path, short, comm, receiver.equaliser is not None)
         self.propagator = self.path.propagator(self._options(run.link.length), comm)

@@ -247,12 +247,12 @@ class Receiver:
         for mode in local:
             sent = xp.stack([self.transmitter.row_symbols(device, 2 * mode + p) for p in range(2)])
             window = cut(mode)
-            symbols, delay = _clocked(device, window * matched, sent, clock)
+            symbols, delay = _with_clock(device, window * matched, sent, clock)
             turns = np.zeros(sent.shape[1])
             slips = np.flatnonzero(~device.to_host(recovery.steady(xp, symbols, sent)))
             if slips.size:
                 window, some, _ = recovery.without_offset(device, window[:, slips], matched, sent[:, slips])
-                again = _clocked(device, window * matched, sent[:, slips], clock)
+                again = _with_clock(device, window * matched, sent[:, slips], clock)
                 (symbols[:, slips], delay[slips]), turns[slips] = again, device.to_host(some)
             phase = recovery.carrier_phase(xp, form, self.phase, self.phase_window, symbols, sent)
             symbols *= xp.exp(-1j * phase)
@@ -311,7 +311,7 @@ class Receiver:
         return np.stack([device.to_host(square), wrong, *information_rates(device, form, sent, symbols)])
 
 
-def _clocked(device, window, sent, clock: str):
+def _with_clock(device, window, sent, clock: str):
     """Recover the clock of a matched-filtered window; return symbols (2, channels, symbols) and delays."""
     delay = recovery.symbol_clock(device, window, device.fft(sent), clock)
     return device.ifft(recovery.fold(recovery.advance(device.xp, window, delay))), delay

@@ -85,7 +85,7 @@ def carrier_offset(device, window, sent):
         """Return the sum over rows y of y[n + distance] y*[n]: (channels, n)."""
         return (xp.roll(rows, -distance, axis=-1) * rows.conj()).sum(axis=0)
 
-    def across(distance: int, first: int, last: int):
+    def correlate(distance: int, first: int, last: int):
         """Correlate products of samples with those of sent symbols; return a value per delay, (channels, n).
 
         Only the products from ``first`` to ``last`` count.
@@ -99,10 +99,10 @@ def carrier_offset(device, window, sent):
 
     def angle(distance: int, *pairs: int):
         """Return the phase of products of samples ``distance`` symbols apart, less that due to ``turns``."""
-        seen = (across(distance, *pairs) * weights).sum(axis=-1)
+        seen = (correlate(distance, *pairs) * weights).sum(axis=-1)
         return xp.angle(seen * xp.exp(-2j * np.pi * distance / n * turns))
 
-    power = abs(across(1, 0, n - 1)) ** 2
+    power = abs(correlate(1, 0, n - 1)) ** 2
     best, delay = power.max(axis=-1), power.argmax(axis=-1)
     weights = xp.where(power > best[:, None] / 4, power, 0)
     turns, apart = xp.zeros(channels), 1

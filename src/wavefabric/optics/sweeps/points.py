@@ -232,13 +232,13 @@ def make_grid(
         made = f"{' x '.join(map(str, sizes))} makes {math.prod(sizes)} points"
         fault = f"{made if chosen else 'no axis given'}; allowed: a table [sweep] or --set"
         raise InputError(f"sweep: {fault}, up to {MOST_POINTS} points")
-    tables = _with(tables, {f"solver.{key}": value for key, value in solver.items()})
+    tables = _with_values(tables, {f"solver.{key}": value for key, value in solver.items()})
     versions, points = fingerprint("point of a sweep"), []
     for index in np.ndindex(*sizes):
         rows = (zip(each.keys, each.rows[i], strict=True) for each, i in zip(chosen, index, strict=True))
         values = dict(itertools.chain(*rows))
         try:
-            point = checked_run(_with(tables, values), *origin)
+            point = checked_run(_with_values(tables, values), *origin)
             output = point.output.model_dump_json(exclude={"file", "figures", "checkpoint_interval"})
             identity = f"{versions} {output} {point.identity()}"
         except InputError as error:
@@ -252,7 +252,7 @@ def make_grid(
     return grid
 
 
-def _with(content: dict[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+def _with_values(content: dict[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
     """Return a copy of a run file's content with other ``values`` of dotted keys; create missing tables."""
     result = dict(content)
     for key, value in values.items():

@@ -146,7 +146,7 @@ class _Sweep:
         self.ranks = solo(comm.device) if self.splits_points else comm
         self.progress = SweepProgress(display if self.first else Progress(), self.points, self._finished)
         #: Arguments of `run_link` for every point.
-        self.parts = {"progress": self.progress, "comm": self.ranks, "warn": self._tell}
+        self.parts = {"progress": self.progress, "comm": self.ranks, "warn": self._warn}
         self.parts |= {"shared": SharedParts()}
         #: Warnings by their text without numbers, so that those that differ only in numbers appear once.
         self.warnings: dict[str, set[str]] = {}
@@ -178,16 +178,16 @@ class _Sweep:
             try:
                 run_link(point.run, file, **self.parts)
             except UnusableCheckpoint:
-                self._tell(f"{point}: starts anew, its checkpoint is damaged or of other ranks or devices")
+                self._warn(f"{point}: starts anew, its checkpoint is damaged or of other ranks or devices")
                 run_link(point.run, file, resume=False, **self.parts)
         except FieldLost as error:
             facts = provenance() | {"fault": str(error)}
             on_first_rank(self.ranks, lambda: ResultWriter(file).write({}, attributes=facts))
-            self._tell(f"{point}: {error}")
+            self._warn(f"{point}: {error}")
         except InputError as error:
             raise type(error)(f"{error}; point: {point}") from None
 
-    def _tell(self, text: str) -> None:
+    def _warn(self, text: str) -> None:
         """Show a warning, unless an earlier one differs from it only in its numbers."""
         texts = self.warnings.setdefault(re.sub(r"[\d.e+-]+", "", text), set())
         if self.first and not texts:
@@ -201,7 +201,7 @@ class _Sweep:
             self._remove()
             raise FieldLost(f"sweep: no point has a result; {told[0]}")
         for text in told:  # warnings of other ranks, or from before a restart
-            self._tell(text)
+            self._warn(text)
         if more := sum(len(texts) - 1 for texts in self.warnings.values()):
             others = f"{counted(more, 'warning')} more that differ in numbers"
             warn(f"{others}: see warnings in {self.writer.path}")

@@ -119,7 +119,8 @@ def expected_quality(
             nominal = (amplifier.gain * math.exp(-fibre.alpha.mean() * spans.length)) ** n
             loaded = 2 * grid.symbol_rate * osnr_noise_density(receiver.osnr_db, nominal) * powers
         ase = zero + added * sum(net**later for later in range(n))
-        signal, noise = powers * net**n, (nli[n], ase, loaded, _across(grid.offsets, stepped[n] - nli[n]))
+        signal = powers * net**n
+        noise = nli[n], ase, loaded, _filled(grid.offsets, stepped[n] - nli[n])
         error = np.maximum(sum(noise), 0) / np.where(signal > 0, signal, np.inf)
         recovery = signal * added_error(receiver, error, rows, n * dispersion)
         out[f"span_{n}" if n else "back_to_back"] = Expectation(n * spans.length, signal, *noise, recovery)
@@ -134,7 +135,7 @@ def _counts(key: str, values: Any, most: int) -> list[int]:
     return each
 
 
-def _across(offsets: Array, values: Array) -> Array:
+def _filled(offsets: Array, values: Array) -> Array:
     """Replace NaN of some channels of ``values`` (modes, channels) by interpolation over frequency."""
     order = np.argsort(offsets)
     finite = order[np.isfinite(values[0, order])]

@@ -23,7 +23,7 @@ Triple = tuple[int, int, int]
 Box = tuple[tuple[int, int], tuple[int, int], tuple[int, int]]
 
 
-def cuts(n: int, blocks: int) -> list[tuple[int, int]]:
+def even_ranges(n: int, blocks: int) -> list[tuple[int, int]]:
     """Divide ``n`` points into ranges (first, end), longer ones first; lengths differ by at most 1."""
     size, more = divmod(n, blocks)
     edges = [i * size + min(i, more) for i in range(blocks + 1)]
@@ -39,7 +39,7 @@ def boxes(shape: Triple, grid: Triple) -> tuple[list[Box], ...]:
     """
     nx, ny, nz = shape
     half, by, bz = nx // 2 + 1, grid[1], grid[2]
-    y, z, kx, ky = cuts(ny, by), cuts(nz, bz), cuts(half, by), cuts(ny, bz)
+    y, z, kx, ky = even_ranges(ny, by), even_ranges(nz, bz), even_ranges(half, by), even_ranges(ny, bz)
     ranks = list(itertools.product(range(by), range(bz)))
     return (
         [((0, nx), y[j], z[k]) for j, k in ranks],
@@ -63,11 +63,11 @@ def transpose_messages(before: list[Box], after: list[Box]) -> list[Message]:
     for (src, source), (dst, target) in itertools.product(enumerate(before), enumerate(after)):
         common = [(max(a, c), min(b, d)) for (a, b), (c, d) in zip(source, target, strict=True)]
         if all(start < stop for start, stop in common):
-            messages.append(Message(src, dst, _within(common, source), _within(common, target)))
+            messages.append(Message(src, dst, _slices_in(common, source), _slices_in(common, target)))
     return messages
 
 
-def _within(common, box: Box) -> tuple[slice, slice, slice]:
+def _slices_in(common, box: Box) -> tuple[slice, slice, slice]:
     """Return (z, y, x) slices that select the box ``common`` from an array that contains the box ``box``."""
     pairs = list(zip(common, box, strict=True))
     x, y, z = (slice(start - first, stop - first) for (start, stop), (first, _) in pairs)

@@ -246,10 +246,10 @@ class AdjointStep:
             self.sources.velocity(f, number)
         self._velocity(change, c.pml_staggered, c.dt, not sources_act)
 
-    def count(self, number: int) -> None:
+    def count_step(self, number: int) -> None:
         """Mark step ``number`` as done, so that the source values read in it can leave the device."""
         if not self._sets_initial_pressure(number):
-            self.sources.count(number)
+            self.sources.count_read(number)
 
     def _velocity(self, change: AdjointChange, pml: list, dt: Any, subtracts: bool) -> None:
         c, f, gradients = self._c, self.fields, self._scratch[: self._c.axes]

@@ -100,7 +100,7 @@ class DifferentiablePropagator(Reversible):
             self._reversal.after(stage)
             if stage % self._check == 0:
                 self._propagator.finite_energy(self._field, self.length * stage / self._stages)
-            self._tell(progress, stage, 0)
+            self._show_progress(progress, stage, 0)
         if first:
             self.operators.linear(self._field, -first)
         self._propagator.finite_energy(self._field, self.length)
@@ -118,9 +118,9 @@ class DifferentiablePropagator(Reversible):
         if first:
             self._parameters.linear_adjoint(Y, -first)
         for stage in reversed(range(self._stages)):
-            reversal.bring(stage)
+            reversal.restore(stage)
             self._steps.stage_adjoint(self._field, Y, stage)
-            self._tell(progress, self._stages - stage, self.step_count)
+            self._show_progress(progress, self._stages - stage, self.step_count)
         if first:
             self._parameters.linear_adjoint(Y, first)
         self._propagator.finite_energy(Y, 0.0)
@@ -128,7 +128,7 @@ class DifferentiablePropagator(Reversible):
         factors, phases = (pair and to_host(pair[1]).copy() for pair in pairs)
         return factors, phases
 
-    def _tell(self, progress, stages: int, before: int) -> None:
+    def _show_progress(self, progress, stages: int, before: int) -> None:
         steps, rest = divmod(stages, self._steps.stages_of_step)
         if progress and not rest:
             progress(before + steps, 2 * self.step_count)
