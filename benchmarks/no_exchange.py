@@ -14,7 +14,7 @@ class NoExchange:
     def start(self, *_) -> None:
         pass
 
-    def arrived(self, peer: int | None = None) -> None:
+    def wait_for(self, peer: int | None = None) -> None:
         pass
 
     def finish(self, *_) -> None:

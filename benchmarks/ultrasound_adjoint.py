@@ -86,8 +86,8 @@ def _line(inputs: Problem, wrt: str, dtype: np.dtype, device: Device, repeats: i
     state, held, number = stages.fields.named(), Fields(stages.coefficients), 1 << 19
 
     def back() -> None:
-        adjoint.after(number, held)
-        adjoint.before(number, stages.fields, held)
+        adjoint.transpose_pressure(number, held)
+        adjoint.transpose_motion(number, stages.fields, held)
 
     def copy() -> None:
         for name, target in held.named().items():
@@ -122,7 +122,7 @@ def _runs(states: int) -> np.ndarray:
     copies = 0
     for step in range(_STEPS - 1, -1, -1):
         if reversal.peek(step) is None:
-            reversal.bring(step)
+            reversal.restore(step)
             copies += 2  # of the state after the step, and one that is read
     return np.array([1 + reversal.advanced / _STEPS, 1.0, copies / _STEPS])
 

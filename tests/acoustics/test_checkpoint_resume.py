@@ -22,7 +22,7 @@ from wavefabric.acoustics.run_settings import RunSettings
 from wavefabric.acoustics.solver.step import Step
 from wavefabric.base.errors import InputError
 from wavefabric.runtime.device import get_device
-from wavefabric.runtime.device.base import repeated
+from wavefabric.runtime.device.base import repeating
 from wavefabric.runtime.device.cpu import CpuDevice
 from wavefabric.runtime.lifecycle.checkpoint import file as files
 from wavefabric.runtime.lifecycle.checkpoint.run_checkpoint import Checkpoints
@@ -286,7 +286,7 @@ def test_an_impatient_ctrl_c_within_a_step(device, tmp_path, monkeypatch, every,
     flat = Leg(device, "flat", tmp_path)
     wanted, plain, count = whole(flat), getattr(FusedCpuStages, stage), []
     # As written: what is recorded once is done without a look between its kernels.
-    monkeypatch.setattr(CpuDevice, "graph", lambda self, work, kernels_alone=False: repeated(work))
+    monkeypatch.setattr(CpuDevice, "graph", lambda self, work, kernels_alone=False: repeating(work))
 
     def impatient(self, *arguments):
         plain(self, *arguments)

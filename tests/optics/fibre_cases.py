@@ -34,7 +34,7 @@ def make_fibre(kappa, kappa_of="mode", beta=0.0, gamma=1.3e-3, alpha=0.0, groups
 
 def repeated_as_captured(propagation, work):
     """What repeats ``work`` as a CUDA graph does: with the transfer functions that are there now."""
-    tables = dict(propagation.kept)
+    tables = dict(propagation.factors)
 
     def replay():
         propagation.prepare = tables.__getitem__

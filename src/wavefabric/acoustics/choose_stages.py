@@ -125,12 +125,12 @@ def advice(device, problem: Problem, dtype, decomposition: Partition | None = No
     if form.stages.by_index:
         note = find_materials(problem, dtype).note()
         return [note] if note else []
-    one = decomposition.ranks == 1
+    is_single = decomposition.ranks == 1
     d = problem.dimensions
-    if d < (2 if one else 3) or form.stages is not PlainStages or device.name == "cpu":
+    if d < (2 if is_single else 3) or form.stages is not PlainStages or device.name == "cpu":
         return []
     sizes = " and ".join(sorted({" x ".join(map(str, part.basis[:d])) for part in decomposition.subdomains}))
-    slabs = " in slabs along z" if decomposition.options.kind == "global" and not one else ""
+    slabs = " in slabs along z" if decomposition.options.kind == "global" and not is_single else ""
     x, y, _ = longest_axes(dtype)
     across = "y and z" if d > 2 else "y"
     return [

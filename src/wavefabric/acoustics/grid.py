@@ -132,18 +132,18 @@ class Grid:
     @property
     def margin(self) -> tuple[int, int, int]:
         """Return the number of PML points added before the first point along x, y, z; 0 if ``pml_inside``."""
-        x, y, z = self._after
+        x, y, z = self._pml_after
         return (x, 0 if self.axisymmetric else y, z)
 
     @property
-    def _after(self) -> tuple[int, int, int]:
+    def _pml_after(self) -> tuple[int, int, int]:
         """Return the number of PML points added after the last point along x, y, z; 0 if ``pml_inside``."""
         return (0, 0, 0) if self.pml_inside else (*self.pml_size, 0, 0)[:3]  # type: ignore[return-value]
 
     @property
     def total_shape(self) -> tuple[int, int, int]:
         """Return (Nx, Ny, Nz) of the grid including a PML that is added around it; 1 along missing axes."""
-        shape, before, after = (*self.shape, 1, 1), self.margin, self._after
+        shape, before, after = (*self.shape, 1, 1), self.margin, self._pml_after
         return tuple(n + m + k for n, m, k in zip(shape, before, after, strict=False))  # type: ignore[return-value]
 
     def time_step(self, medium: Medium, cfl: float = 0.3) -> float:
@@ -204,7 +204,7 @@ class Grid:
         if array.dtype not in (np.float32, np.float64):
             array = array.astype(np.float64)
         array = array.reshape(*array.shape, *(1,) * (3 - array.ndim)).transpose()
-        if not any(self._after):
+        if not any(self._pml_after):
             if not array.flags.c_contiguous:
                 copy_in_order(memory := np.empty(array.shape, array.dtype), array)
                 array = memory
@@ -222,23 +222,23 @@ class Grid:
 
     def _padded(self, mask: np.ndarray) -> np.ndarray:
         mask = mask.reshape(*mask.shape, *(1,) * (3 - mask.ndim)).transpose()
-        if not any(self._after):
+        if not any(self._pml_after):
             return mask
-        return np.pad(mask, list(zip(self.margin, self._after, strict=True))[::-1])
+        return np.pad(mask, list(zip(self.margin, self._pml_after, strict=True))[::-1])
 
     def from_edges(self, field: np.ndarray) -> np.ndarray:
         """Convert a solver's field to [x, y(, z)]; add the values in an added PML to the nearest edge points.
 
         This is the transpose of `to_memory`, which copies edge values into the PML.
         """
-        whole = field.astype(np.float64)
-        for axis, (before, after) in enumerate(zip(self.margin[::-1], self._after[::-1], strict=True)):
-            along = np.moveaxis(whole, axis, 0)
+        values = field.astype(np.float64)
+        for axis, (before, after) in enumerate(zip(self.margin[::-1], self._pml_after[::-1], strict=True)):
+            along = np.moveaxis(values, axis, 0)
             if before:
                 along[before] += along[:before].sum(axis=0)
             if after:
                 along[-1 - after] += along[-after:].sum(axis=0)
-        return np.array(self.from_memory(whole))
+        return np.array(self.from_memory(values))
 
     def from_memory(self, field: np.ndarray) -> np.ndarray:
         """Return the view [x, y(, z)] of a solver's field (Nz, Ny, Nx) that leaves out an added PML."""

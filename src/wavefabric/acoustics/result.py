@@ -54,7 +54,7 @@ class Results(dict[str, Any]):
         self.report = report
         self.writes = writes
         self._dt = problem.dt
-        self._where, self._total = recording.where, problem.shape
+        self._points, self._total = recording.where, problem.shape
         self.frequencies = np.array(recording.frequencies)
         self.time = np.arange(recording.start, max(problem.steps, recording.start)) * problem.dt
         super().__init__((name, self._view(name, array)) for name, array in arrays.items())
@@ -67,12 +67,12 @@ class Results(dict[str, Any]):
         return each if isinstance(each[0], list) else np.stack(each)
 
     def _at_sensor(self, array: np.ndarray) -> Any:
-        where = self._where
-        if not isinstance(where, Cuboids):
+        points = self._points
+        if not isinstance(points, Cuboids):
             return array.T
         dims = self.grid.dimensions
         # (…, points) -> (…, Cz, Cy, Cx) -> (Cx, Cy, Cz, …)
-        boxes = (box.transpose() for box in split(array, where.shapes()))
+        boxes = (box.transpose() for box in split(array, points.shapes()))
         return [box[(slice(None),) * dims + (0,) * (3 - dims)] for box in boxes]
 
     def __repr__(self) -> str:
@@ -116,27 +116,27 @@ class Results(dict[str, Any]):
             "recorded": recorded,
             "cost": _cost(self.report),
         }
-        if positions := _positions(self._where, self._total, self.grid):
+        if positions := _positions(self._points, self._total, self.grid):
             contents["sensor"] = positions
         if self.frequencies.size:
             contents["frequencies"] = Data(self.frequencies, "Hz", "of amplitudes and phases, in their order")
         return writer.write(contents, attributes=provenance(device=self.report.device))
 
 
-def _positions(where: Any, total: tuple[int, int, int], grid: Grid) -> dict[str, Data]:
+def _positions(points: Any, total: tuple[int, int, int], grid: Grid) -> dict[str, Data]:
     """Return a dictionary with the positions of a sensor's boxes or mask points; empty for other sensors.
 
     The positions are 0-based, and do not count the points of an added PML: corners of boxes, or flat indices
     of points.
     """
-    if isinstance(where, Cuboids):
-        boxes = (np.stack([where.first, where.last], 1) - grid.margin)[..., : grid.dimensions]
+    if isinstance(points, Cuboids):
+        boxes = (np.stack([points.first, points.last], 1) - grid.margin)[..., : grid.dimensions]
         return {"boxes": Data(boxes, "", "first and last point of each along x, y(, z), from 0")}
-    if not isinstance(where, np.ndarray):
+    if not isinstance(points, np.ndarray):
         return {}
-    at = np.array(np.unravel_index(where, total, order="F")) - np.array(grid.margin)[:, None]
-    points = np.ravel_multi_index(tuple(at[: grid.dimensions]), grid.shape, order="F")
-    return {"points": Data(points, "", "points of the mask by number in the grid, x fastest, from 0")}
+    index = np.array(np.unravel_index(points, total, order="F")) - np.array(grid.margin)[:, None]
+    numbers = np.ravel_multi_index(tuple(index[: grid.dimensions]), grid.shape, order="F")
+    return {"points": Data(numbers, "", "points of the mask by number in the grid, x fastest, from 0")}
 
 
 def _cost(report: Report) -> dict[str, Any]:

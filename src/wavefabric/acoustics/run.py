@@ -19,7 +19,7 @@ from wavefabric.acoustics.run_settings import RunSettings
 from wavefabric.acoustics.setup import Setup
 from wavefabric.acoustics.solver.stages import Stages
 from wavefabric.acoustics.solver.step import Step, StepRecording
-from wavefabric.acoustics.stability.field_checks import FieldChecks, Look
+from wavefabric.acoustics.stability.field_checks import FieldCheck, FieldChecks
 from wavefabric.acoustics.stability.stable_time_step import instability_causes
 from wavefabric.base.errors import FieldLost
 from wavefabric.base.system.compilation_clock import CLOCK, working_time
@@ -82,7 +82,7 @@ def run(
     alternates in sign from step to step grows exponentially. KeyboardInterrupt: Ctrl-C or SIGTERM; in a run
     with checkpoints it is raised once a checkpoint is saved.
     """
-    begun = working_time()
+    start_time = working_time()
     options = (options or RunSettings()).with_ranks(problem.shape)
     saved = options.checkpoints
     files = {"output": getattr(sink, "path", None), "checkpoint": saved and saved.path}
@@ -90,7 +90,7 @@ def run(
         for key, path in files.items():
             stack.enter_context(locked_by_first_rank(options.ranks, path, key))
         setup = setup or Setup(options, indexed=observer is None)
-        return _Run(problem, recording, sink, options, observer, setup).run(begun, loading_seconds)
+        return _Run(problem, recording, sink, options, observer, setup).run(start_time, loading_seconds)
 
 
 class _Run:
@@ -134,17 +134,17 @@ class _Run:
         self._checks = FieldChecks(problem, self._stages, comm)
         #: The last check of the fields, if its results have not been read: a GPU takes the next steps
         #: meanwhile, instead of waiting for the host.
-        self._look: Look | None = None
+        self._check_in_progress: FieldCheck | None = None
         self._lags = comm.size == 1 and comm.device.name != "cpu"
         self._peak = ""
         self._interrupt = DeferredInterrupt()
         self._step = Step(self._stages, self._recorder, self._checks.alternation)
         #: Whether the observer must be called after each step.
-        self._alone = observer is not None
+        self._observes_each_step = observer is not None
         if comm.step_recorder is not None:
             comm.step_recorder.watch(self._step, "advance")
-        # `_done` steps are taken; `_whole` is False while a step is incomplete, as after a second Ctrl-C.
-        self._done, self._whole = 0, True
+        # `_done` steps are taken; `_step_complete` is False during a step, as after a second Ctrl-C.
+        self._done, self._step_complete = 0, True
         #: Number of steps, and the time, when the first `_SETTLING` ones are over.
         self._settled: tuple[int, float] | None = None
         #: Seconds by phase, in this process, and in earlier processes up to the checkpoint.
@@ -168,23 +168,23 @@ class _Run:
         # Whether all ranks have agreed to stop.
         self._agreed = comm.size == 1
 
-    def run(self, begun: float, loading: float) -> Report:
+    def run(self, start_time: float, loading: float) -> Report:
         """Take the time steps, complete the output and return the report.
 
-        Incomplete output is deleted unless a checkpoint needs it. ``begun`` is the value of `working_time`
-        when the run began, ``loading`` the time, s, spent reading the input.
+        Incomplete output is deleted unless a checkpoint needs it. ``start_time`` is the `working_time` when
+        the run began, ``loading`` the time, s, spent reading the input.
         """
         if self._observer is not None:
             reads = self._observer.begin(self._stages, self._first)
             if reads is not None:
                 self._step = Step(self._stages, self._recorder, self._checks.alternation, reads)
-                self._alone = False
+                self._observes_each_step = False
         try:
             self._recorder.begin(self._first, self._token)
         except BaseException:
             self._recorder.delivery.abandon(keep=self._first > 0)
             raise
-        self._seconds = {"loading": loading, "preprocessing": working_time() - begun}
+        self._seconds = {"loading": loading, "preprocessing": working_time() - start_time}
         checkpoint, report, recorder = self._checkpoint, self._report, self._recorder
         keep = complete = False
         self._began_steps = working_time()
@@ -199,7 +199,7 @@ class _Run:
                     return report
                 self._device.synchronize()
                 self._comm.check()
-                self._whole = False  # finishing changes the recorded arrays
+                self._step_complete = False  # finishing changes the recorded arrays
                 ended = working_time()
                 self._seconds["simulation"] = ended - self._began_steps
                 if self._settled is not None:
@@ -214,7 +214,7 @@ class _Run:
             # An earlier checkpoint, if any, still needs the recorded rows.
             keep = checkpoint is not None and checkpoint.path.exists()
             interrupted = isinstance(error, KeyboardInterrupt) and self._agreed
-            if interrupted and checkpoint is not None and self._whole and self._done > self._first:
+            if interrupted and checkpoint is not None and self._step_complete and self._done > self._first:
                 with self._interrupt:
                     self._save(last=True)
                 keep = True
@@ -230,30 +230,30 @@ class _Run:
 
     def _take_steps(self) -> None:
         """Take time steps until the end of the run, or until a checkpoint that ends the run early."""
-        steps, alone, progress = self._problem.steps, self._comm.size == 1, self._progress
+        steps, is_single, progress = self._problem.steps, self._comm.size == 1, self._progress
         policy = None if self._checkpoint is None else self._checkpoint.policy
-        ranks = "" if alone else f"{self._comm.size} ranks, "
+        ranks = "" if is_single else f"{self._comm.size} ranks, "
         progress.start(steps, f"time steps on {ranks}{self._device.name}")
         progress.update(self._first)
         self._last_status = (self._first, time.perf_counter())
         while self._done < steps:
             number, most = self._done, self._steps_alone()
-            self._whole = False
+            self._step_complete = False
             taken = self._step.take(number, most)
             if self._comm.step_recorder is not None:
-                self._comm.step_recorder.settle()
+                self._comm.step_recorder.build_schedule()
             self._recorder.after(number, taken)
-            self._done, self._whole = number + taken, True
+            self._done, self._step_complete = number + taken, True
             if self._done == self._first + _SETTLING and steps >= self._done + _SETTLING:
                 self._device.synchronize()
                 self._settled = self._done, working_time()
             if self._observer is not None:
                 self._observer.after(self._done)
             last = self._done == steps
-            save = alone and self._checkpoint is not None and self._checkpoint.due()
-            if alone:
+            save = is_single and self._checkpoint is not None and self._checkpoint.due()
+            if is_single:
                 self._interrupt.check()
-            if self._checks.due(self._done) or (not alone and self._done >= self._next_status):
+            if self._checks.due(self._done) or (not is_single and self._done >= self._next_status):
                 save = self._check(last) or save
             elif self._device.name == "cpu":  # a GPU lags behind except after a check of the fields
                 progress.update(self._done, self._peak)
@@ -267,7 +267,7 @@ class _Run:
 
     def _steps_alone(self) -> int:
         """Return how many steps can be taken before the next check, checkpoint or block of recorded rows."""
-        if self._comm.size > 1 or self._alone:
+        if self._comm.size > 1 or self._observes_each_step:
             return 1
         done, policy = self._done, None if self._checkpoint is None else self._checkpoint.policy
         limits = [self._checks.free_steps(done), self._recorder.free_steps(done)]
@@ -284,31 +284,31 @@ class _Run:
         Results of a check are read at once, except on a single GPU: to avoid that the device waits for the
         host, they are read there at the next check, or after the ``last`` step.
         """
-        if self._look is not None:
-            self._read_look()
+        if self._check_in_progress is not None:
+            self._read_check()
         if self._checks.due(self._done):
-            self._look = self._checks.start(self._done)
-        return (last or not self._lags) and self._read_look()
+            self._check_in_progress = self._checks.start(self._done)
+        return (last or not self._lags) and self._read_check()
 
-    def _read_look(self) -> bool:
+    def _read_check(self) -> bool:
         """Read the last check of the fields and the status of all ranks; return whether a checkpoint is due.
 
         Wait for the device. If the run is interrupted or the field has blown up, raise on all ranks.
         """
-        look, self._look = self._look, None
+        check, self._check_in_progress = self._check_in_progress, None
         save_due = self._checkpoint is not None and self._checkpoint.due()
-        energy, peak = (0.0, 0.0) if look is None else look.energy()
+        energy, peak = (0.0, 0.0) if check is None else check.energy()
         self._comm.check()  # report missing data before its effects on the fields
-        at = self._done if look is None else look.done
+        checked = self._done if check is None else check.done
         (done, then), now = self._last_status, time.perf_counter()
-        self._step_seconds = max((now - then) / max(1, at - done), 1e-9)
+        self._step_seconds = max((now - then) / max(1, checked - done), 1e-9)
         interrupted = self._comm.size > 1 and self._interrupt.requested  # a single rank checks each step
         status = combine(self._comm, Status(interrupted, save_due, peak, energy, self._step_seconds))
         # In steps, not seconds: clocks of ranks differ.
         steps = int(_STATUS_SECONDS / status.seconds_per_step)
         self._next_status = self._done + max(1, min(self._checks.every, steps))
-        self._last_status = (at, now)
-        fault = "" if look is None else self._checks.fault(look, status)
+        self._last_status = (checked, now)
+        fault = "" if check is None else self._checks.fault(check, status)
         if status.interrupted or fault:
             self._stages.layout.finish_exchanges()
         if status.interrupted:
@@ -316,9 +316,9 @@ class _Run:
             self._interrupt.stop()
         if fault:
             raise FieldLost(f"{fault}: {instability_causes(self._problem)}")
-        if look is not None:
+        if check is not None:
             self._peak = f"peak {status.peak:.3g} Pa"
-        self._progress.update(at, self._peak)
+        self._progress.update(checked, self._peak)
         return status.save_due
 
     def _arrays(self) -> dict[str, Any]:
@@ -326,11 +326,11 @@ class _Run:
 
     def _save(self, last: bool) -> None:
         assert self._checkpoint is not None
-        if self._look is not None:
-            self._read_look()
+        if self._check_in_progress is not None:
+            self._read_check()
         self._device.synchronize()
         self._comm.check()
-        self._recorder.settle()
+        self._recorder.flush()
         state = {
             "step": self._done,
             "seconds": self._all_seconds(),

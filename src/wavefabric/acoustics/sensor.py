@@ -57,23 +57,23 @@ class Sensor:
         require(right, "sensor.start", self.start, "a whole number from 0")
 
     @classmethod
-    def boxes(cls, *corners: Any, record: str | Sequence[str] = ("p",), **more: Any) -> "Sensor":
+    def boxes(cls, *corners: Any, record: str | Sequence[str] = ("p",), **options: Any) -> "Sensor":
         """Return a sensor of boxes with inclusive 0-based corners ``((x1, y1[, z1]), (x2, y2[, z2]))``."""
-        return cls(partial(_cuboids, corners), record, **more)
+        return cls(partial(_cuboids, corners), record, **options)
 
     @classmethod
-    def points(cls, positions: Any, record: str | Sequence[str] = ("p",), **more: Any) -> "Sensor":
+    def points(cls, positions: Any, record: str | Sequence[str] = ("p",), **options: Any) -> "Sensor":
         """Return an interpolating sensor at positions (dimensions, points), m; origin as in `Grid`."""
-        return cls(partial(_interpolation, positions), record, **more)
+        return cls(partial(_interpolation, positions), record, **options)
 
     @classmethod
-    def elements(cls, mask: Any, record: str | Sequence[str] = ("p",), **more: Any) -> "Sensor":
+    def elements(cls, mask: Any, record: str | Sequence[str] = ("p",), **options: Any) -> "Sensor":
         """Return a sensor that records the mean over each element's surface of a `TransducerMask`.
 
         Results have one row per element, in the mask's order. The mean uses the adjoint of the transmit
         weights, so that transmission between two transducers is reciprocal. Intensities are not available.
         """
-        return cls(partial(_elements, mask), record, **more)
+        return cls(partial(_elements, mask), record, **options)
 
     def _recorded(self) -> tuple[tuple[str, ...], tuple[str, ...], tuple[float, ...]]:
         """Return three tuples: quantities, amplitudes such as ``p_amp``, and frequencies of these, Hz."""
@@ -115,10 +115,10 @@ def _cuboids(corners: tuple[Any, ...], grid: Grid) -> Cuboids:
     return Cuboids(np.ascontiguousarray(boxes[:, 0]), np.ascontiguousarray(boxes[:, 1]))
 
 
-def _in_total(at: np.ndarray, grid: Grid) -> Any:
-    """Convert indices ``at`` [axis, …] of grid points to flat indices in the grid with an added PML."""
-    margin = np.array(grid.margin[: grid.dimensions]).reshape(-1, *[1] * (at.ndim - 1))
-    return np.ravel_multi_index(tuple(at + margin), grid.total_shape[: grid.dimensions], order="F")
+def _in_total(indices: np.ndarray, grid: Grid) -> Any:
+    """Convert indices ``indices`` [axis, …] of grid points to flat indices in the grid with an added PML."""
+    margin = np.array(grid.margin[: grid.dimensions]).reshape(-1, *[1] * (indices.ndim - 1))
+    return np.ravel_multi_index(tuple(indices + margin), grid.total_shape[: grid.dimensions], order="F")
 
 
 def _elements(transducer: Any, grid: Grid) -> Elements:

@@ -63,12 +63,12 @@ def energy_above(series: np.ndarray, part: float) -> float:
     return float(high / energy.sum()) if high else 0.0
 
 
-def warn_if_coarse(series: np.ndarray, dt: float, key: str) -> None:
-    """Warn if series sampled every ``dt``, s, have energy near their Nyquist frequency."""
-    fraction, nyquist = energy_above(series, _HIGHEST), 0.5e-6 / dt
+def warn_if_coarse(signals: np.ndarray, dt: float) -> None:
+    """Warn if signals sampled every ``dt``, s, have energy near their Nyquist frequency."""
+    fraction, nyquist = energy_above(signals, _HIGHEST), 0.5e-6 / dt
     if fraction > _FRACTION:
         warnings.warn(
-            f"{key}: {100 * fraction:.3g} % of their energy lies above {_HIGHEST * nyquist:.4g} MHz, near "
+            f"signals: {100 * fraction:.3g} % of their energy lies above {_HIGHEST * nyquist:.4g} MHz, near "
             f"{nyquist:.4g} MHz, where samples every {dt * 1e9:.4g} ns end: unless it is noise, what lies "
             "above is aliased, and the image wrong; record with a shorter time step",
             stacklevel=4,

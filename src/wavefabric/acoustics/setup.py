@@ -28,26 +28,26 @@ class Setup:
         ranks, decomposition = self._options.ranks.size, self._options.decomposition
         return decompose(problem.shape, ranks, decomposition if ranks > 1 else None, problem.stacked)
 
-    def stages(self, problem: Problem, recording: Recording, more: int = 0) -> Stages:
+    def stages(self, problem: Problem, recording: Recording, extra_bytes: int = 0) -> Stages:
         """Return the stages of a time step, with zero fields and the sources of ``problem``.
 
         The stages of the last run are used again if it had the same medium and time step. `InputError`: a
-        device lacks the memory for the stages, the recording and ``more`` further bytes.
+        device lacks the memory for the stages, the recording and ``extra_bytes`` further bytes.
         """
         comm, dtype, partition = self._options.ranks, self._options.dtype, self.partition(problem)
         last, stages = self._problem, self._stages
         if last is None or problem.facts is not last.facts or problem.dt != last.dt:
             self.close()
             stages = None
-        where = dtype, comm.device, partition, comm.one_sided, self.indexed
-        needed = choose_stages.needed_bytes(problem, recording, *where) + more - self.nbytes
+        arguments = dtype, comm.device, partition, comm.one_sided, self.indexed
+        needed = choose_stages.needed_bytes(problem, recording, *arguments) + extra_bytes - self.nbytes
         less = "use a smaller grid, single precision or fewer recorded points"
         check_memory(comm, comm.device, max(needed, 0), "this run", less)
         if stages is None:
             shared = {"comm": comm, "decomposition": partition, "indexed": self.indexed}
             stages = choose_stages.make_stages(comm.device, problem, dtype, **shared)
             silent = problem.with_medium(steps=1)
-            self.nbytes = choose_stages.needed_bytes(silent, Recording(("p_final",)), *where)
+            self.nbytes = choose_stages.needed_bytes(silent, Recording(("p_final",)), *arguments)
         else:
             stages.begin(restrict_problem(problem, partition.subdomains[comm.rank]))
         self._problem, self._stages = problem, stages

@@ -250,19 +250,19 @@ class PreparedSimulation:
         for key in ("output", "checkpoint"):
             ensure(getattr(settings, key) is None, key, "is given for many sources", "simulate, one by one")
         sources = list(sources)
-        most = self.planes_together() if len(sources) > 1 else 1
-        if most == 1:
+        count = self.planes_together() if len(sources) > 1 else 1
+        if count == 1:
             return [self.simulate(source, sensor, **options) for source in sources]
         stated = [self._checked(source, sensor, settings) for source in sources]
 
-        def alone(number: int) -> Results:
+        def simulate_one(number: int) -> Results:
             return solve(*stated[number], self.grid, setup=self.setup())
 
-        def together(numbers: list[int]) -> list[Results]:
+        def simulate_stack(numbers: list[int]) -> list[Results]:
             (_, recording, how), some = stated[numbers[0]], [stated[number][0] for number in numbers]
             return self.run_stack(some, recording, self.stack(some, recording), how)
 
-        return in_batches([problem for problem, *_ in stated], most, alone, together)
+        return in_batches([problem for problem, *_ in stated], count, simulate_one, simulate_stack)
 
     def _checked(
         self, source: Source, sensor: Sensor | None, settings: SimulateSettings
@@ -321,32 +321,34 @@ class PreparedSimulation:
         ]
 
     def problem(
-        self, source: Any, sensor: Sensor | None, how: SettingsType
+        self, source: Any, sensor: Sensor | None, settings: SettingsType
     ) -> tuple[Problem, Recording, SettingsType]:
-        """Return problem, recording and settings of a run with these arguments and the settings ``how``.
+        """Return problem, recording and settings of a run with these arguments and the settings ``settings``.
 
         The returned settings skip the stability check if the time step is known to be stable. Without a
         sensor the quantities ``how.record`` are recorded, by default ``p_max_all`` and ``p_final``.
         """
         check_inputs(self.grid, self.medium, source, sensor)
-        ensure(how.steps is None or how.t_end is None, "steps", "is given along with t_end", "one of them")
-        if how.record is not None:
+        right = settings.steps is None or settings.t_end is None
+        ensure(right, "steps", "is given along with t_end", "one of them")
+        if settings.record is not None:
             ensure(sensor is None, "record", "is given along with a sensor", "Sensor(record=...) instead")
-            sensor = Sensor(record=how.record)
+            sensor = Sensor(record=settings.record)
         silent = self._medium()
-        steps = self.grid.steps(self.medium, silent.dt, how.t_end) if how.steps is None else how.steps
+        steps = settings.steps
+        steps = self.grid.steps(self.medium, silent.dt, settings.t_end) if steps is None else steps
         problem, recording = _with_source(self.grid, silent, source, sensor, steps)
-        return problem, recording, replace(how, check_stability=not self.stable)
+        return problem, recording, replace(settings, check_stability=not self.stable)
 
     def _medium(self) -> Problem:
         """Return the problem without sources; its time step is stable if it was derived from ``cfl``."""
         if self._silent is None:
-            dt, how = self.settings.dt, self.settings
-            step = self.grid.cfl_step(self.medium, how.cfl) if dt is None else positive(dt, "s", "dt")
+            dt, settings = self.settings.dt, self.settings
+            step = self.grid.cfl_step(self.medium, settings.cfl) if dt is None else positive(dt, "s", "dt")
             silent = self.grid.silent_problem(self.medium, step)
             if dt is None:
                 check(silent)
-                step, stable = stable_step(silent, how)
+                step, stable = stable_step(silent, settings)
                 silent, self.stable = silent.with_medium(dt=step), self.stable or stable
             self._silent = silent
         return self._silent

@@ -83,11 +83,11 @@ class ContinuousWave:
         There is one waveform if all points have the same phase, else a cosine and a sine. For a transducer,
         the matrix ``spread`` (points, elements) converts weights of its elements to weights of points.
         """
-        turns = self.frequency * dt * np.arange(steps)
-        angle = 2 * np.pi * (turns - np.rint(turns))
+        periods = self.frequency * dt * np.arange(steps)
+        angle = 2 * np.pi * (periods - np.rint(periods))
         rise = np.ones(steps)
         if self.ramp:
-            rise = 0.5 - 0.5 * np.cos(np.pi * np.minimum(turns / self.ramp, 1.0))
+            rise = 0.5 - 0.5 * np.cos(np.pi * np.minimum(periods / self.ramp, 1.0))
         phase = float(self.phase.flat[0])
         if np.ptp(self.phase) == 0:
             waves, weights = [np.cos(angle + phase)], [self.amplitude * np.ones(self.phase.shape)]
@@ -209,11 +209,11 @@ class Source:
         derivative = np.asarray(derivative, np.float64)
         if self.smooth:
             p0 = grid.to_memory(self.p0, "source.p0", outside="zero").astype(np.float64)
-            even = smooth(p0, restore_max=False)
-            highest, smoothed = np.abs(p0).argmax(), np.abs(even).argmax()
-            peak, top = (float(a.flat[i]) for a, i in ((p0, highest), (even, smoothed)))
+            smooth_p0 = smooth(p0, restore_max=False)
+            highest, smoothed = np.abs(p0).argmax(), np.abs(smooth_p0).argmax()
+            peak, top = (float(a.flat[i]) for a, i in ((p0, highest), (smooth_p0, smoothed)))
             if top:
-                ratio, work = abs(peak / top), float(np.vdot(derivative, even))
+                ratio, work = abs(peak / top), float(np.vdot(derivative, smooth_p0))
                 derivative = derivative * ratio  # the scale that restores the peak depends on both peaks
                 derivative.flat[smoothed] -= work * ratio / top
                 derivative = smooth(derivative, restore_max=False)
@@ -328,11 +328,11 @@ def smooth(field: np.ndarray, restore_max: bool = True) -> np.ndarray:
     return smoothed.astype(dtype, copy=False)
 
 
-def _transform(name: str, array: np.ndarray, *how: Any) -> Any:
+def _transform(name: str, array: np.ndarray, *arguments: Any) -> Any:
     """Apply the FFT ``name`` of NumPy or, to arrays that are worth several threads, of SciPy."""
     if (threads := threads_for(array.size)) == 1:
-        return getattr(np.fft, name)(array, *how)
+        return getattr(np.fft, name)(array, *arguments)
     from scipy import fft
 
     with fft.set_workers(threads):
-        return getattr(fft, name)(array, *how)
+        return getattr(fft, name)(array, *arguments)

@@ -67,13 +67,13 @@ def empty_stack(problem: Problem, planes: int) -> Problem:
 def in_batches(
     problems: Sequence[Problem],
     most: int,
-    alone: Callable[[int], Any],
-    together: Callable[[list[int]], list[Any]],
+    simulate_one: Callable[[int], Any],
+    simulate_stack: Callable[[list[int]], list[Any]],
 ) -> list[Any]:
     """Simulate problems in stacks of at most ``most`` planes; return one result per problem, in order.
 
-    Two functions simulate: ``together`` receives the indices of problems that can be stacked and returns
-    their results; ``alone`` receives the index of a problem that cannot be stacked with another.
+    ``simulate_stack`` receives the indices of problems that can be stacked and returns their results;
+    ``simulate_one`` receives the index of a problem that cannot be stacked with another.
     """
     alike: dict[tuple, list[int]] = {}
     for number, problem in enumerate(problems):
@@ -81,9 +81,9 @@ def in_batches(
     results: dict[int, Any] = {}
     for numbers in alike.values():
         for first in range(0, len(numbers), most):
-            some = numbers[first : first + most]
-            several = together(some) if len(some) > 1 else [alone(some[0])]
-            results |= zip(some, several, strict=True)
+            indices = numbers[first : first + most]
+            several = simulate_stack(indices) if len(indices) > 1 else [simulate_one(indices[0])]
+            results |= zip(indices, several, strict=True)
     return [results[number] for number in range(len(problems))]
 
 
@@ -144,25 +144,25 @@ def _side_by_side(sources: Sequence[Any], signals: Sequence[Signal]) -> Signal:
 
 def stack_recording(recording: Recording, stack: Problem) -> Recording:
     """Return the recording of a stack: the points of ``recording`` in each plane, plane after plane."""
-    planes, plane, where = stack.shape[2], stack.shape[0] * stack.shape[1], recording.where
+    planes, plane, points = stack.shape[2], stack.shape[0] * stack.shape[1], recording.where
     offsets = np.arange(planes) * plane
 
     def tiled(index: np.ndarray) -> np.ndarray:
         return (offsets.reshape(-1, *(1,) * index.ndim) + index).reshape(-1, *index.shape[1:])
 
-    if isinstance(where, np.ndarray):
-        where = tiled(where)
-    elif isinstance(where, Interpolation):
-        where = Interpolation(tiled(where.corners), np.tile(where.weights, (planes, 1)))
-    elif isinstance(where, Elements):
-        lengths = np.tile(np.diff(where.bounds), planes)
-        bounds = np.concatenate([where.bounds[:1], where.bounds[0] + np.cumsum(lengths)])
-        where = Elements(bounds, tiled(where.points), np.tile(where.weights, planes))
-    elif isinstance(where, Cuboids):
-        up = np.zeros((planes, 1, 3), where.first.dtype)
+    if isinstance(points, np.ndarray):
+        points = tiled(points)
+    elif isinstance(points, Interpolation):
+        points = Interpolation(tiled(points.corners), np.tile(points.weights, (planes, 1)))
+    elif isinstance(points, Elements):
+        lengths = np.tile(np.diff(points.bounds), planes)
+        bounds = np.concatenate([points.bounds[:1], points.bounds[0] + np.cumsum(lengths)])
+        points = Elements(bounds, tiled(points.points), np.tile(points.weights, planes))
+    elif isinstance(points, Cuboids):
+        up = np.zeros((planes, 1, 3), points.first.dtype)
         up[:, 0, 2] = np.arange(planes)
-        where = Cuboids((where.first + up).reshape(-1, 3), (where.last + up).reshape(-1, 3))
-    return replace(recording, where=where)
+        points = Cuboids((points.first + up).reshape(-1, 3), (points.last + up).reshape(-1, 3))
+    return replace(recording, where=points)
 
 
 def of_plane(arrays: Mapping[str, np.ndarray], number: int, planes: int) -> dict[str, np.ndarray]:

@@ -25,14 +25,14 @@ def numbers(value: Any, unit: str, key: str) -> NDArray[np.float64]:
     except InputError:
         raise
     except (TypeError, ValueError, OverflowError):
-        raise InputError(f"{key}: {show(value)} given; allowed: numbers{_in(unit)}") from None
+        raise InputError(f"{key}: {show(value)} given; allowed: numbers{_unit_text(unit)}") from None
 
 
 def number(value: Any, unit: str, key: str) -> float:
     """Return one float in ``unit`` from a number or text with a unit; `InputError` for anything else."""
     array = numbers(value, unit, key)
     if array.ndim:
-        raise InputError(f"{key}: {show(value)} given; allowed: one number{_in(unit)}")
+        raise InputError(f"{key}: {show(value)} given; allowed: one number{_unit_text(unit)}")
     return float(array)
 
 
@@ -138,7 +138,7 @@ def listed(values: Any, key: str, allowed: str) -> list[Any]:
     return items
 
 
-def _in(unit: str) -> str:
+def _unit_text(unit: str) -> str:
     return f" in {unit}, or text with a unit such as {EXAMPLES.get(unit, unit)}" if unit else ""
 
 

@@ -41,8 +41,8 @@ class LateRank(RuntimeError):
 class MissingExtra(ImportError):
     """Raised if an optional dependency is missing. The message names the extra that installs it."""
 
-    def __init__(self, what: str, extra: str):
-        super().__init__(f"{what} needs an optional package: pip install 'wavefabric[{extra}]'")
+    def __init__(self, feature: str, extra: str):
+        super().__init__(f"{feature} needs an optional package: pip install 'wavefabric[{extra}]'")
 
 
 def cut(text: str, most: int = MOST_SHOWN) -> str:
@@ -66,10 +66,10 @@ def visible(text: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
 
 
-def did_you_mean(word: Any, names: Iterable[str], shown: Mapping[str, str] | None = None) -> str:
+def did_you_mean(word: Any, names: Iterable[str], spellings: Mapping[str, str] | None = None) -> str:
     """Return " (did you mean NAME?)" for the name that is most similar to ``word``, or "" if none is similar.
 
-    ``shown`` maps names to the way users write them, if that differs.
+    ``spellings`` maps names to the way users write them, if that differs.
     """
     import difflib  # imported late: only errors need it
 
@@ -81,7 +81,7 @@ def did_you_mean(word: Any, names: Iterable[str], shown: Mapping[str, str] | Non
     close = difflib.get_close_matches(text, low, n=1)
     close = close or [name for name in low if name.startswith(text[:60]) and len(text) > 1]
     close = close or [name for name in low if parts(name) & parts(text)]
-    return f" (did you mean {(shown or {}).get(low[close[0]], low[close[0]])}?)" if close else ""
+    return f" (did you mean {(spellings or {}).get(low[close[0]], low[close[0]])}?)" if close else ""
 
 
 def not_one_of(value: Any, names: Iterable[str], first: str = "") -> str:
@@ -115,10 +115,10 @@ def choices(key: str, values: Iterable[str], allowed: Collection[str]) -> None:
         choice(key, value, allowed)
 
 
-def quoted(value: Any, most: int = 60) -> str:
-    """Return the Python notation (``repr``) of a value as one line of at most ``most`` characters."""
+def quoted(value: Any) -> str:
+    """Return the Python notation (``repr``) of a value as one line of at most 60 characters."""
     try:
-        return cut(visible(" ".join(repr(value).splitlines())), most)
+        return cut(visible(" ".join(repr(value).splitlines())), 60)
     except ValueError:  # Python writes no whole number of more than 4300 digits
         return "a number with too many digits"
 

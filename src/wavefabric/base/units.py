@@ -187,9 +187,9 @@ def binary_size(text: str) -> int | None:
     return int(match[1]) << 10 * " kmgt".index(match[2].lower() or " ") if match else None
 
 
-def counted(number: int, thing: str) -> str:
+def counted(number: int, noun: str) -> str:
     """Return a number and a noun, in the plural unless the number is 1: 1 round, 2 rounds."""
-    return f"{number} {thing}{'s' if number != 1 else ''}"
+    return f"{number} {noun}{'s' if number != 1 else ''}"
 
 
 def amount(value: float) -> str:

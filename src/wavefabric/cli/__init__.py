@@ -92,25 +92,25 @@ def redirect_caches() -> None:
     redirect("MPLCONFIGDIR", "matplotlib", f"{config}/matplotlib", f"{cache}/matplotlib")
 
 
-def gpu_of(words: Sequence[str]) -> int | None:
+def gpu_of(arguments: Sequence[str]) -> int | None:
     """Return the number of the GPU that a command line asks for; None if it asks for none or is not clear."""
-    values = dict(pairwise([*words, ""])) | dict(word.split("=", 1) for word in words if "=" in word)
-    device = values.get("--device", "cuda" if words[:1] == ["kwave"] else "cpu").replace("auto", "cuda")
+    values = dict(pairwise([*arguments, ""])) | dict(word.split("=", 1) for word in arguments if "=" in word)
+    device = values.get("--device", "cuda" if arguments[:1] == ["kwave"] else "cpu").replace("auto", "cuda")
     kind, _, number = device.partition(":")
     number = values.get("-g", values.get("--gpu", number or "0"))
-    joined = any(word.startswith("-g") and word != "-g" for word in words)
+    joined = any(word.startswith("-g") and word != "-g" for word in arguments)
     other = not {"--ranks", "--help", "-h", "--version"}.isdisjoint(values) or environment.ranks() > 1
     other = other or joined
     return int(number) if kind == "cuda" and number.isdecimal() and not other else None
 
 
-def _command(words: list[str], invocation: Invocation) -> None:
+def _command(arguments: list[str], invocation: Invocation) -> None:
     if environment.ranks() > 1:
         rank_status.begin()
-    if (gpu := gpu_of(words)) is not None:
+    if (gpu := gpu_of(arguments)) is not None:
         begin_context(gpu)  # while Python imports the command
     redirect_caches()
-    with app.make_context("wavefabric", words, obj=invocation) as context:
+    with app.make_context("wavefabric", arguments, obj=invocation) as context:
         app.invoke(context)
 
 
@@ -122,23 +122,24 @@ def main(argv: list[str] | None = None, program: Sequence[str] = ()) -> None:
     rank prints the message, and ranks that keep running are stopped.
     """
     gc.set_threshold(100_000)  # imports make many objects and no garbage
-    words = list(sys.argv[1:] if argv is None else argv)
-    invocation = Invocation(words, program) if program else Invocation(words)
-    debug = "--debug" in words
-    words = [word for word in words if word != "--debug"]
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    invocation = Invocation(arguments, program) if program else Invocation(arguments)
+    debug = "--debug" in arguments
+    arguments = [word for word in arguments if word != "--debug"]
     encoding.print_anywhere()
     code, message, fault = 0, "", None
     try:
         with warnings.catch_warnings(), terminable():
             warnings.showwarning = failure.show_warning
-            _command(words, invocation)
+            _command(arguments, invocation)
             sys.stdout.flush()
             gc.freeze()  # exempts all objects from the last collection, at exit
     except (SystemExit, KeyboardInterrupt, Exception) as error:
         code, message, shown = _ending(error)
         fault = error if shown or (debug and message and isinstance(error, Exception)) else None
     # Values of options follow an "=".
-    message = one_line(message, words + [word.partition("=")[2] for word in words if word.startswith("-")])
+    values = [word.partition("=")[2] for word in arguments if word.startswith("-")]
+    message = one_line(message, arguments + values)
     if environment.ranks() > 1:
         sys.exit(failure.leave(code, message, fault, invocation.comm))
     if fault is not None:

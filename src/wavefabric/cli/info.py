@@ -33,11 +33,11 @@ def command(as_json: Json = False) -> None:
         rows = exchange.ranks(world_control())
     if environment.rank() > 0:
         return
-    facts = gather()
+    content = gather()
     if rows:
-        facts["ranks"] = rows
+        content["ranks"] = rows
     ranks = [table(tuple(rows[0]), (map(str, row.values()) for row in rows))] if rows else []
-    conclude(as_json, facts, shown=[pairs_table(_lines(facts)), *ranks])
+    conclude(as_json, content, shown=[pairs_table(_lines(content)), *ranks])
 
 
 def gather() -> dict[str, Any]:
@@ -64,28 +64,28 @@ def gather() -> dict[str, Any]:
     }
 
 
-def _lines(facts: dict[str, Any]) -> list[tuple[str, str]]:
-    commit = f" (commit {facts['git_commit'][:12]})" if facts["git_commit"] else ""
+def _lines(content: dict[str, Any]) -> list[tuple[str, str]]:
+    commit = f" (commit {content['git_commit'][:12]})" if content["git_commit"] else ""
     lines = [
-        ("wavefabric", facts["wavefabric"] + commit),
-        ("python", f"{facts['python']}, {facts['system']}"),
+        ("wavefabric", content["wavefabric"] + commit),
+        ("python", f"{content['python']}, {content['system']}"),
     ]
     for name in ("cpu", "kernels"):
-        words = (f"{key.replace('_', ' ')} {text}" for key, text in facts[name].items())
+        words = (f"{key.replace('_', ' ')} {text}" for key, text in content[name].items())
         lines.append((name, ", ".join(words).removeprefix("model ")))
-    gpus, driver = facts["gpus"], f", driver {facts['driver']}" if facts["driver"] else ""
-    lines.append(("GPUs", f"{len(gpus)}{driver}" if gpus else f"none (CUDA: {facts['cuda']})"))
+    gpus, driver = content["gpus"], f", driver {content['driver']}" if content["driver"] else ""
+    lines.append(("GPUs", f"{len(gpus)}{driver}" if gpus else f"none (CUDA: {content['cuda']})"))
     for number, gpu in enumerate(gpus):
         lines.append(
             (f"  cuda:{number}", ", ".join(f"{k} {v}" for k, v in gpu.items()).removeprefix("name "))
         )
-    if facts["links"]:
-        rows = facts["links"]["links"]
+    if content["links"]:
+        rows = content["links"]["links"]
         lines.append(("links", "  ".join(f"cuda:{n} {' '.join(row)}" for n, row in enumerate(rows))))
-    for name, state in facts["transports"].items():
+    for name, state in content["transports"].items():
         lines.append((name, ("" if state["available"] else "not available: ") + state["detail"]))
-    lines.append(("packages", ", ".join(f"{k} {v}" for k, v in facts["versions"].items())))
-    for name, extra in facts["extras"].items():
+    lines.append(("packages", ", ".join(f"{k} {v}" for k, v in content["versions"].items())))
+    for name, extra in content["extras"].items():
         presence = "present" if extra["present"] else f"missing: {extra['install']}"
         lines.append((f"[{name}]", f"{extra['for']}: {presence}"))
     return lines

@@ -32,14 +32,15 @@ _SAME = ("start", "precision", "compression", "copy_sensor_mask", "force")
 _LETTERS = {"p_raw": ("-p",), "u_raw": ("-u",)}
 
 
-def _flag(name: str) -> Any:
+def _quantity_option(name: str) -> Any:
     text = f"{meaning(name)}." if name != "p_raw" else f"{meaning(name)} (if nothing else is asked)."
     panel = "At the sensor" if is_local(name) else "In the whole domain"
     return option(text.capitalize(), f"--{name}", *_LETTERS.get(name, ()), default=False, panel=panel)
 
 
 #: One flag for each quantity that can be recorded.
-Quantities = make_dataclass("Quantities", [(name, bool, _flag(name)) for name in QUANTITIES], frozen=True)
+_FIELDS = [(name, bool, _quantity_option(name)) for name in QUANTITIES]
+Quantities = make_dataclass("Quantities", _FIELDS, frozen=True)
 
 
 @options("Checkpoint")

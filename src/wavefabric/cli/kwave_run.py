@@ -84,13 +84,13 @@ def summary(output: Path, report: Report) -> dict[str, Any]:
 
 def show(summary: dict[str, Any]) -> list[str]:
     """Return the lines printed after a run."""
-    where = summary["device"]
+    device = summary["device"]
     if summary["ranks"] > 1:
-        where += f", {summary['ranks']} ranks through {summary['transport']}"
+        device += f", {summary['ranks']} ranks through {summary['transport']}"
     compiled = summary["compilation_seconds"]
     compilation = f" ({compiled:.1f} s of it compilation)" if compiled > 0.05 else ""
     line = (
-        f"{' x '.join(map(str, summary['grid']))} points, {summary['steps']} steps on {where}: "
+        f"{' x '.join(map(str, summary['grid']))} points, {summary['steps']} steps on {device}: "
         f"{summary['ms_per_step']:.3g} ms per step, {summary['seconds']:.1f} s{compilation}; "
         f"peak pressure {summary['peak_pressure_pa']:.4g} Pa"
     )

@@ -114,12 +114,12 @@ def show(plan: RunPlan, file: Path, everything: bool) -> Iterator[Any]:
     """Yield the printed output: candidates, the choice and its reason, and the command that runs it."""
     chosen = plan.choice
     always = chosen, plan.alone
-    shown = [c for i, c in enumerate(plan.candidates) if everything or i < _SHOWN or c in always]
+    candidates = [c for i, c in enumerate(plan.candidates) if everything or i < _SHOWN or c in always]
     columns = ("| ", "|shared how, carried by what", "ms per step", *_PARTS, "memory", "|error")
-    rows = [_row(c, "*" if c is chosen else "", plan) for c in shown]
+    rows = [_row(c, "*" if c is chosen else "", plan) for c in candidates]
     title = f"{plan.problem}; {plan.ranks} x {plan.device} on {plan.fabric}"
     yield table(columns, rows, title)
-    if hidden := len(plan.candidates) - len(shown):
+    if hidden := len(plan.candidates) - len(candidates):
         yield f"{hidden} more, slower: --all shows them"
     for line in plan.left_out if everything else ():
         yield f"left out: {line}"

@@ -144,11 +144,11 @@ def _read(path: Path, ranks: int) -> "RunPlan":
     return plan
 
 
-def _known_device(wanted: str | None) -> str:
+def _known_device(device: str | None) -> str:
     """Return the name of the built-in device file for this machine's GPU; `InputError` if there is none."""
     from wavefabric.fabric.planner.rates import DEVICE_NAMES
 
-    gpus = [] if wanted == "cpu" else [gpu["model"] for gpu in describe()["gpus"]]
+    gpus = [] if device == "cpu" else [gpu["model"] for gpu in describe()["gpus"]]
     for name in DEVICE_NAMES:
         if gpus and name.lower() in gpus[0].lower():
             return name

@@ -59,7 +59,7 @@ def _conclude(path: Path, settings: RunFile, check: StepCheck | None, options: R
     result = read_result(path)
     rows = group_rows(result)
     solver = result.attrs("solver") if "solver" in result.groups() else {}
-    facts = {
+    content = {
         "output": path,
         "figures": figures,
         "solver": solver,
@@ -71,7 +71,7 @@ def _conclude(path: Path, settings: RunFile, check: StepCheck | None, options: R
     if settings.output.theory and (key := left_out(settings)):
         lines.append(f"no theory beside it: it does not hold {key}")
     if options.as_json or not options.quiet:
-        conclude(options.as_json, facts, shown=chain(show(rows, solver, settings.title), lines))
+        conclude(options.as_json, content, shown=chain(show(rows, solver, settings.title), lines))
 
 
 def show(rows: list[dict[str, Any]], solver: dict[str, Any], title: str) -> Iterator[Any]:
@@ -100,14 +100,14 @@ def _has_reference(rows: list[dict[str, Any]]) -> bool:
 
 def rate_line(rows: list[dict[str, Any]]) -> str:
     """Return a line on the generalised mutual information; "" for symbols without bits and older results."""
-    means = {}
+    texts = {}
     for name, first in rows[0]["received"].items():
         rates = [(row["received"][name]["gmi_mean"], row["modes"]) for row in rows]
         if all(rate is not None for rate, _ in rates):
             rate = sum(rate * modes for rate, modes in rates) / sum(modes for _, modes in rates)
             at = "back to back" if name == "back_to_back" else f"{first['distance_m'] / 1e3:g} km"
-            means[name] = f"{rate:.3f} ({at})"
-    shown = list(means.values())
+            texts[name] = f"{rate:.3f} ({at})"
+    shown = list(texts.values())
     line = ", ".join(shown if len(shown) <= 4 else [*shown[:2], "…", shown[-1]])
     return f"GMI in bits per symbol of each polarisation, mean: {line}" if line else ""
 
@@ -134,12 +134,12 @@ def step_line(solver: dict[str, Any]) -> str:
     if not (math.isfinite(limit) and math.isfinite(step)):
         return ""
 
-    def side(limit: float) -> str:
+    def limit_text(limit: float) -> str:
         return "above" if step > limit else "below"
 
     field = min(limit, solver["field_resonance_step_m"])
-    channels = f"{side(limit)} the resonance limit of {metres(limit)} for the channels"
-    whole = f"{side(field)} that of {metres(field)} for the whole field"
+    channels = f"{limit_text(limit)} the resonance limit of {metres(limit)} for the channels"
+    whole = f"{limit_text(field)} that of {metres(field)} for the whole field"
     return f"step {metres(step)}: {channels} ({solver['resonance_cause']}), {whole}"
 
 

@@ -92,14 +92,14 @@ def _conclude(result: SweepResult, title: str, draw: bool, options: SweepOptions
 
     figures, best, axes = plot_sweep(result) if draw else [], result.best(), list(result.axes)
     least = np.fmin.reduce(result.at_farthest(result.numbers("q_squared_db")), (-2, -1))
-    facts = {"mean": result.mean_q_squared_db(), "min": least}
-    facts |= {name: result.numbers(name) for name in ("steps", "seconds", "local_error")}
-    facts |= {
+    tables = {"mean": result.mean_q_squared_db(), "min": least}
+    tables |= {name: result.numbers(name) for name in ("steps", "seconds", "local_error")}
+    tables |= {
         name: np.reshape(np.array(result[name], object), result.shape) for name in ("warnings", "fault")
     }
     points = {
         index: {name: result.label(name, i) for name, i in zip(axes, index, strict=True)}
-        | {name: each[index] for name, each in facts.items()}
+        | {name: each[index] for name, each in tables.items()}
         for index in np.ndindex(result.shape)
     }
     named = None if best is None else points[best]
@@ -116,7 +116,7 @@ def _conclude(result: SweepResult, title: str, draw: bool, options: SweepOptions
         else:
             heads = ["|axis", "|value", "least mean", "largest mean"]
             for number, axis in enumerate(axes):
-                for i, part in enumerate(np.moveaxis(facts["mean"], number, 0)):
+                for i, part in enumerate(np.moveaxis(tables["mean"], number, 0)):
                     ends = (f"{end(part):.2f}" for end in (np.fmin.reduce, np.fmax.reduce))
                     rows.append([axis, result.label(axis, i), *ends])
         yield table(heads, rows)

@@ -22,10 +22,10 @@ def command(
     run = load(file)
     fibre = build_fibre(run)
     rows = group_expectations(expected_of(run, fibre), fibre)
-    conclude(as_json, {"groups": rows}, shown=_shown(run.title, rows))
+    conclude(as_json, {"groups": rows}, shown=_receiver_tables(run.title, rows))
 
 
-def _shown(title: str, rows: list[dict[str, Any]]) -> Iterator[Any]:
+def _receiver_tables(title: str, rows: list[dict[str, Any]]) -> Iterator[Any]:
     if title:
         yield heading(title)
     parts = "NLI", "ASE", "OSNR noise", "steps", "recovery"

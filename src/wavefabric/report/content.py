@@ -57,39 +57,39 @@ class Content:
 
 
 def run_tiles(
-    plan: Mapping[str, float], seconds: tuple[float, float], steps: int, nbytes: float, where: str
+    plan: Mapping[str, float], seconds: tuple[float, float], steps: int, nbytes: float, device: str
 ) -> list[Tile]:
     """Return the tiles that show a run's time per step and its memory, beside what the plan predicted.
 
-    ``seconds``: time per step and in total. ``nbytes``: memory of the largest rank, 0 if unknown; ``where``:
+    ``seconds``: time per step and in total. ``nbytes``: memory of the largest rank, 0 if unknown; ``device``:
     a note on it. ``plan`` has the predictions: ``step`` in s, which is left out if the measured steps include
     compilation, and ``bytes``, which is left out unless the memory is a GPU's.
     """
     note = f"{time_words(seconds[1])} in all, {steps} steps"
     step, memory = time_words(seconds[0]), binary_bytes(nbytes) if nbytes > 0 else "not recorded"
     return [
-        Tile("Time per step", step, note, _beside(seconds[0], plan.get("step", 0.0), time_words)),
-        Tile("Memory", memory, where, _beside(nbytes, plan.get("bytes", 0.0), binary_bytes)),
+        Tile("Time per step", step, note, _prediction_text(seconds[0], plan.get("step", 0.0), time_words)),
+        Tile("Memory", memory, device, _prediction_text(nbytes, plan.get("bytes", 0.0), binary_bytes)),
     ]
 
 
-def _beside(measured: float, expected: float, words: Callable[[float], str]) -> str:
+def _prediction_text(measured: float, expected: float, to_text: Callable[[float], str]) -> str:
     """Return a prediction as text, with how much more or less was measured, in per cent; "" without one."""
     if not expected > 0 or not measured > 0:
-        return words(expected) if expected > 0 else ""
+        return to_text(expected) if expected > 0 else ""
     more = measured / expected - 1
     much = f"{abs(more):.0%} {'more' if more > 0 else 'less'}" if abs(more) >= 0.005 else "the same"
-    return f"{words(expected)} (measured {much})"
+    return f"{to_text(expected)} (measured {much})"
 
 
-def where_words(attributes: Mapping[str, Any], ranks: int, how: Any) -> str:
+def where_words(attributes: Mapping[str, Any], ranks: int, suffix: Any) -> str:
     """Return a note on the memory in a tile: where it is, and with several ranks that it is the largest.
 
-    ``how``: for several ranks, their transport or the decomposition of the grid, which ends the note.
+    ``suffix``: for several ranks, their transport or the decomposition of the grid, which ends the note.
     """
     device = attributes.get("device") or "cpu"
     words = f"on {attributes.get('cpu', device) if device == 'cpu' else device}"
-    return f"the most of {ranks} ranks {words}, {how}" if ranks > 1 else words
+    return f"the most of {ranks} ranks {words}, {suffix}" if ranks > 1 else words
 
 
 def plan_of(attributes: Mapping[str, Any]) -> dict[str, float]:

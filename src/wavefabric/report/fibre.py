@@ -37,7 +37,7 @@ def fibre_content(result: Result) -> Content:
     """Return the content of the page of a link's result; `InputError` if the file is damaged."""
     names, rows, attrs = received(result), group_rows(result), result.attrs()
     solver = result.attrs("solver") if "solver" in result.groups() else {}
-    plan, content = plan_of(attrs), _begun("fibre link", result)
+    plan, content = plan_of(attrs), _new_content("fibre link", result)
     q = {name: np.atleast_2d(result[f"received/{name}/q_squared_db"]) for name in names}
     content.warnings = [str(line) for line in result.get("solver/warnings", [])]
     content.verdict, content.state = _verdict(rows, names[-1], q[names[-1]], content.warnings)
@@ -65,7 +65,7 @@ def plan_bar(plan: dict[str, float]) -> Any:
     return bars("Predicted step", [("a step", parts, False)])
 
 
-def _begun(kind: str, result: Result) -> Content:
+def _new_content(kind: str, result: Result) -> Content:
     title = None
     with contextlib.suppress(InputError):
         title = parse_toml(str(result.get("run_file", "")), "run file").get("title")
@@ -76,24 +76,24 @@ def _run_file(result: Result) -> Any:
     return text("Run file", str(result.get("run_file", "")))
 
 
-def _verdict(rows: list[Any], far: str, q: np.ndarray, warnings: list[str]) -> tuple[str, str]:
+def _verdict(rows: list[Any], farthest: str, q: np.ndarray, warnings: list[str]) -> tuple[str, str]:
     """Return a text on Q² and penalty at the farthest receiver, and the page's state: good, warned or bad."""
     if lost := int((~np.isfinite(q)).any(axis=1).sum()):
         return f"Signal lost in {lost} of {counted(len(q), 'mode')}", BAD
-    here = [(row["received"][far], row["group"]) for row in rows]
-    where = "back to back" if far == _BACK else f"after {here[0][0]['distance_m'] / 1e3:g} km"
+    receivers = [(row["received"][farthest], row["group"]) for row in rows]
+    position = "back to back" if farthest == _BACK else f"after {receivers[0][0]['distance_m'] / 1e3:g} km"
     mean = float(mean_db(q.reshape(1, -1))[0])
     begin = "Worked" if mean >= _LIMIT else f"Below the limit of soft-decision FEC, {_LIMIT:g} dB"
-    words = f"mean Q² {mean:.2f} dB {where}"
-    if all(each["penalty_db"] is not None for each, _ in here):
-        penalty, group = min((each["penalty_db"], group) for each, group in here)
-        words += f", penalty {penalty:.3f} dB in the worst mode group, {group}"
-    words = f"{begin}: " + words.replace("-", "−")
-    words += f"; {counted(len(warnings), 'warning')}" if warnings else ""
-    return words, WARNED if warnings or mean < _LIMIT else GOOD
+    text = f"mean Q² {mean:.2f} dB {position}"
+    if all(each["penalty_db"] is not None for each, _ in receivers):
+        penalty, group = min((each["penalty_db"], group) for each, group in receivers)
+        text += f", penalty {penalty:.3f} dB in the worst mode group, {group}"
+    text = f"{begin}: " + text.replace("-", "−")
+    text += f"; {counted(len(warnings), 'warning')}" if warnings else ""
+    return text, WARNED if warnings or mean < _LIMIT else GOOD
 
 
-def _at(result: Result, name: str) -> str:
+def _position_name(result: Result, name: str) -> str:
     return "back to back" if name == _BACK else f"{distance(result, name) / 1e3:g} km"
 
 
@@ -103,27 +103,28 @@ def _array(result: Result, key: str) -> np.ndarray:
 
 def _received(result: Result, names: list[str], q: dict[str, np.ndarray]) -> list[Any]:
     """Return figures of Q² and penalty of each mode, and of the received symbols of the worst mode."""
-    far, level, where = names[-1], q[names[-1]], _at(result, names[-1])
-    shown = {"mean": mean_db(level)}
+    farthest, level, position = names[-1], q[names[-1]], _position_name(result, names[-1])
+    curves = {"mean": mean_db(level)}
     if level.shape[1] > 1:
-        shown |= {"worst channel": level.min(axis=1), "best channel": level.max(axis=1)}
-    if (theory := expected_db(result, far, level.shape)) is not None:
-        shown["theory"] = mean_db(theory)
+        curves |= {"worst channel": level.min(axis=1), "best channel": level.max(axis=1)}
+    if (theory := expected_db(result, farthest, level.shape)) is not None:
+        curves["theory"] = mean_db(theory)
     x, reference, lines = np.arange(1, len(level) + 1), mean_db(q[names[0]]), {}
     if names[0] == _BACK and reference.max() <= NOISELESS_DB:
         same = [name for name in names[1:] if len(q[name]) == len(reference)]
         with np.errstate(invalid="ignore"):
-            lines = {_at(result, name): (x, mean_db(q[name]) - reference) for name in same}
-    q_lines = {name: (x, values) for name, values in shown.items()}
-    made = [
-        plot("Q² of each mode", q_lines, "spatial mode", "Q² (dB)", where, "dots"),
+            lines = {_position_name(result, name): (x, mean_db(q[name]) - reference) for name in same}
+    q_lines = {name: (x, values) for name, values in curves.items()}
+    figures = [
+        plot("Q² of each mode", q_lines, "spatial mode", "Q² (dB)", position, "dots"),
         plot("Penalty of each mode", lines, "spatial mode", "mean Q² − back to back (dB)", "", "dots"),
     ]
-    points, worst = _array(result, f"received/{far}/constellation"), int(np.argmin(shown["mean"]))
+    points, worst = _array(result, f"received/{farthest}/constellation"), int(np.argmin(curves["mean"]))
     if points.dtype.kind == "c" and points.size % len(level) == 0:
-        z, words = points.reshape(len(level), -1)[worst], f"worst mode, {worst + 1}, {where}"
-        made.append(plot("Received symbols", {"": (z.real, z.imag)}, "in phase", "quadrature", words, "fine"))
-    return made
+        z, note = points.reshape(len(level), -1)[worst], f"worst mode, {worst + 1}, {position}"
+        symbols = {"": (z.real, z.imag)}
+        figures.append(plot("Received symbols", symbols, "in phase", "quadrature", note, "fine"))
+    return figures
 
 
 def _spectra(result: Result, names: list[str]) -> Any:
@@ -134,8 +135,8 @@ def _spectra(result: Result, names: list[str]) -> Any:
         if density.ndim == 2 and f.size == density.shape[1]:
             with np.errstate(divide="ignore"):
                 level = 10 * np.log10(density.mean(axis=0) * 12.5e9 / 1e-3)
-            lines[_at(result, name)] = f / 1e12, np.maximum(level, level.max() - 60)
-    frequency = PlotAxis("optical frequency (THz)", words="{:.6g}".format)
+            lines[_position_name(result, name)] = f / 1e12, np.maximum(level, level.max() - 60)
+    frequency = PlotAxis("optical frequency (THz)", to_text="{:.6g}".format)
     return plot("Spectrum", lines, frequency, "dBm in 12.5 GHz, mean of the modes")
 
 
@@ -166,7 +167,7 @@ def _group_table(rows: list[dict[str, Any]]) -> Any:
 def sweep_content(result: SweepResult) -> Content:
     """Return the content of a parameter sweep's page: the best point, and the best Q² over each axis."""
     q, best, points = result.mean_q_squared_db(), result.best(), counted(int(np.prod(result.shape)), "point")
-    content = _begun("parameter sweep", result)
+    content = _new_content("parameter sweep", result)
     content.verdict, content.state = f"No signal at any of {points}", BAD
     content.warnings = [str(line) for line in np.ravel(np.asarray(result.get("fault", []), object)) if line]
     if best is not None:

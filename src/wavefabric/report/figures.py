@@ -44,7 +44,7 @@ class PlotAxis:
 
     label: str
     log: int = 0
-    words: Callable[[float], str] = "{:.4g}".format
+    to_text: Callable[[float], str] = "{:.4g}".format
 
     def linear(self, values: Any) -> np.ndarray:
         """Return ``values`` as numbers on a linear scale: of a logarithmic axis, their logarithms."""
@@ -67,8 +67,8 @@ class PlotAxis:
             return first + (value - low) / (high - low) * (last - first)
 
         inside = marks[(marks >= low) & (marks <= high)].tolist()
-        words = (self.words(float(self.log) ** mark if self.log else mark) for mark in inside)
-        ticks = zip(inside, words, strict=True)
+        texts = (self.to_text(float(self.log) ** mark if self.log else mark) for mark in inside)
+        ticks = zip(inside, texts, strict=True)
         return at, [(round(at(mark), 1), text.replace("-", "−")) for mark, text in ticks]
 
 
@@ -81,20 +81,20 @@ def plot(
     is centred at 0. Values that are not finite are gaps; without a finite value the result is empty.
     """
     x, y = (PlotAxis(axis) if isinstance(axis, str) else axis for axis in (x, y))
-    made = {name: np.stack([x.linear(a), y.linear(b)]) for name, (a, b) in lines.items()}
-    made = {name: both for name, both in made.items() if np.isfinite(both.sum(axis=0)).any()}
-    if not made:
+    finite_lines = {name: np.stack([x.linear(a), y.linear(b)]) for name, (a, b) in lines.items()}
+    finite_lines = {name: both for name, both in finite_lines.items() if np.isfinite(both.sum(axis=0)).any()}
+    if not finite_lines:
         return Markup()
-    xs, ys = (each[np.isfinite(each)] for each in np.concatenate(list(made.values()), axis=1))
+    xs, ys = (each[np.isfinite(each)] for each in np.concatenate(list(finite_lines.values()), axis=1))
     left, right, top, bottom = BOX
     if dots == "fine":
         xs = ys = 1.05 * np.abs([*xs, *ys]).max() * np.array([-1, 1])
         left, right = (left + right - bottom + top) / 2, (left + right + bottom - top) / 2
     to_x, xticks = x.scale(xs, left, right, 0.02 if dots else 0)
     to_y, yticks = y.scale(ys, bottom, top, 0.06)
-    paths = [(name, _path(to_x(a), to_y(b), bool(dots))) for name, (a, b) in made.items()]
-    what = {"title": title, "note": note, "dots": dots, "x": x.label, "y": y.label, "lines": paths}
-    return macro("plot", **what, xticks=xticks, yticks=yticks, box=(left, right, top, bottom))
+    paths = [(name, _path(to_x(a), to_y(b), bool(dots))) for name, (a, b) in finite_lines.items()]
+    labels = {"title": title, "note": note, "dots": dots, "x": x.label, "y": y.label, "lines": paths}
+    return macro("plot", **labels, xticks=xticks, yticks=yticks, box=(left, right, top, bottom))
 
 
 def _path(x: np.ndarray, y: np.ndarray, dots: bool) -> str:
@@ -111,7 +111,7 @@ def _path(x: np.ndarray, y: np.ndarray, dots: bool) -> str:
 def bars(
     title: str,
     rows: Sequence[Any],
-    words: Callable[[float], str] = time_words,
+    to_text: Callable[[float], str] = time_words,
     note: str = "",
     mark: str = "chosen",
 ) -> Markup:
@@ -120,11 +120,11 @@ def bars(
     longest = max((sum(parts.values()) for _, parts, _ in rows), default=0.0)
     if not longest > 0:
         return Markup()
-    made = []
+    bar_rows = []
     for label, parts, chosen in rows[:MOST_ROWS]:
-        each = [(names.index(n) % COLOURS, 100 * v / longest, f"{n} {words(v)}") for n, v in parts.items()]
-        made.append((label, each, words(sum(parts.values())), chosen))
-    return macro("bars", title=title, note=note, rows=made, names=names, mark=mark)
+        each = [(names.index(n) % COLOURS, 100 * v / longest, f"{n} {to_text(v)}") for n, v in parts.items()]
+        bar_rows.append((label, each, to_text(sum(parts.values())), chosen))
+    return macro("bars", title=title, note=note, rows=bar_rows, names=names, mark=mark)
 
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[Any]], title: str = "") -> Markup:
@@ -154,23 +154,25 @@ def slices(
     """
     name, low, high = f"array{len(content.arrays)}", float(colours["vmin"]), float(colours["vmax"])
     scaled = ((values - low) * (255 / ((high - low) or 1))).round().clip(0, 255).astype(np.uint8)
-    shown, unit = mpl.colormaps[colours["cmap"]](np.arange(256), bytes=True), colours["unit"]
-    data = {"map": _base64(shown.tobytes()), "data": _base64(scaled.tobytes())}
+    colour_table, unit = mpl.colormaps[colours["cmap"]](np.arange(256), bytes=True), colours["unit"]
+    data = {"map": _base64(colour_table.tobytes()), "data": _base64(scaled.tobytes())}
     content.arrays[name] = {"shape": values.shape, "ends": (low, high, unit), **data}
     views, lengths = [], [n * axis[2] for n, axis in zip(values.shape, axes, strict=True)]
-    for across, at in (cuts or {-1: 0}).items():
+    for across, index in (cuts or {-1: 0}).items():
         # The longer axis is horizontal.
-        up, right = sorted((a for a in range(values.ndim) if a != across), key=lengths.__getitem__)
-        aspect = round(float(np.clip(lengths[right] / lengths[up], 0.35, 6)), 3)
-        views.append({"across": across, "at": at, "right": right, "up": up, "axes": axes, "aspect": aspect})
+        vertical, right = sorted((a for a in range(values.ndim) if a != across), key=lengths.__getitem__)
+        aspect = round(float(np.clip(lengths[right] / lengths[vertical], 0.35, 6)), 3)
+        view = {"across": across, "at": index, "right": right, "up": vertical}
+        views.append(view | {"axes": axes, "aspect": aspect})
         views[-1]["count"] = values.shape[across]
         if not content.thumbnail:
-            plane = np.take(scaled, at, across) if cuts else scaled
-            plane = plane.T if right < up else plane
-            imsave(file := io.BytesIO(), shown[plane], origin="lower", format="png")
+            plane = np.take(scaled, index, across) if cuts else scaled
+            plane = plane.T if right < vertical else plane
+            imsave(file := io.BytesIO(), colour_table[plane], origin="lower", format="png")
             content.thumbnail = image(file.getvalue(), title)
     ends = [f"{end:.3g}".replace("-", "−") for end in (low, high)]
-    scale = {"ends": ends, "unit": unit, "gradient": ", ".join(f"#{bytes(c).hex()}" for c in shown[::15])}
+    gradient = ", ".join(f"#{bytes(c).hex()}" for c in colour_table[::15])
+    scale = {"ends": ends, "unit": unit, "gradient": gradient}
     return macro("slices", title=title, note=colours.get("note", ""), array=name, views=views, scale=scale)
 
 

@@ -134,17 +134,17 @@ def read_content(path: Path, fabric: AnyFabric | None = None, nbytes: float = 64
 
 def _json(path: Path, fabric: AnyFabric | None, nbytes: float) -> Content:
     with naming(path):
-        facts = parse_json(read_text(path, "result", MOST_SCHEDULE), "result")
-        facts = facts if isinstance(facts, dict) else {}
-        match facts.get("format") or facts.get("kind"):
+        content = parse_json(read_text(path, "result", MOST_SCHEDULE), "result")
+        content = content if isinstance(content, dict) else {}
+        match content.get("format") or content.get("kind"):
             case "wavefabric schedule":
                 return schedule_content(collectives.load(path), fabric, nbytes)
             case "wavefabric tuning":
                 return tuning_content(load_tuning(path), path.stem)
             case "wavefabric plan":
-                return plan_content(facts, path.stem)
-        if "work" in facts and not facts.keys().isdisjoint(("cases", "samples_per_second")):
-            return training_content(facts, path.stem)
+                return plan_content(content, path.stem)
+        if "work" in content and not content.keys().isdisjoint(("cases", "samples_per_second")):
+            return training_content(content, path.stem)
         raise NoResult(f"JSON, but no result that has a page; {ALLOWED}")
 
 

@@ -13,9 +13,9 @@ from wavefabric.report.figures import bars, table
 _PARTS = {"compute": "compute", "pack": "pack", "exposed": "exposed exchange"}
 
 
-def plan_content(facts: Any, name: str) -> Content:
-    """Return the content of a plan's page; `InputError` if ``facts`` is no JSON of a plan."""
-    plan = read_plan(facts)
+def plan_content(contents: Any, name: str) -> Content:
+    """Return the content of a plan's page; `InputError` if ``contents`` is no JSON of a plan."""
+    plan = read_plan(contents)
     best, count = plan.choice, counted(len(plan.candidates), "configuration")
     content = Content("plan", name, f"Chosen of {count}: {best.words}; {plan.reason}")
     rows, cells = [], []

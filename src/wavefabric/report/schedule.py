@@ -41,8 +41,8 @@ def schedule_content(schedule: Schedule, fabric: AnyFabric | None, nbytes: float
         return content
     content.verdict = f"Proved: {ranks} ranks end with their results after {counted(rounds, 'round')}"
     element_bytes = nbytes / (whole_elements(schedule) or 1)
-    how = {"plan": plan_circuits(schedule, fabric)} if isinstance(fabric, PhotonicFabric) else {}
-    time = None if fabric is None else cost(schedule, fabric, element_bytes, **how)
+    circuits = {"plan": plan_circuits(schedule, fabric)} if isinstance(fabric, PhotonicFabric) else {}
+    time = None if fabric is None else cost(schedule, fabric, element_bytes, **circuits)
     sizes = transfer_elements(schedule) * element_bytes * (t["src"] != t["dst"])
     if time is not None:
         note = f"{nbytes / max(time.seconds, 1e-12) / 1e9:.3g} GB/s of the array, {time.model} model"
@@ -57,8 +57,10 @@ def schedule_content(schedule: Schedule, fabric: AnyFabric | None, nbytes: float
     content.thumbnail = _progress(schedule)
     if rounds:
         most = max(1, _MOST_DRAWN * rounds // max(1, int(np.count_nonzero(sizes))))
-        made = scene(schedule, how["plan"], time, most) if how else ring_scene(schedule, time, most)
-        content.add("Rounds", macro("player", title="Round by round", content=page(made)))
+        movie = (
+            scene(schedule, circuits["plan"], time, most) if circuits else ring_scene(schedule, time, most)
+        )
+        content.add("Rounds", macro("player", title="Round by round", content=page(movie)))
     by_round = time.rounds if time else ()
     rows = [(f"round {r.round}", {k: v for k in _PARTS if (v := getattr(r, k))}, False) for r in by_round]
     note = "the first 40" if len(rows) > 40 else ""
@@ -71,10 +73,10 @@ def schedule_content(schedule: Schedule, fabric: AnyFabric | None, nbytes: float
 
 def _progress(schedule: Schedule) -> Any:
     """Return a plot of the percentage of its final result that a rank holds, over rounds."""
-    held = replay(schedule).levels
-    held = 100 * held[:, ~np.isnan(held).all(axis=0)]
-    levels = {"mean": held.mean(axis=1), "least": held.min(axis=1)} if held.size else {}
-    if held.size and np.ptp(held, axis=1).max() <= 0.1:
-        levels = {"every rank": held[:, 0]}
-    lines = {name: (np.arange(len(held)), values) for name, values in levels.items()}
+    percent = replay(schedule).levels
+    percent = 100 * percent[:, ~np.isnan(percent).all(axis=0)]
+    levels = {"mean": percent.mean(axis=1), "least": percent.min(axis=1)} if percent.size else {}
+    if percent.size and np.ptp(percent, axis=1).max() <= 0.1:
+        levels = {"every rank": percent[:, 0]}
+    lines = {name: (np.arange(len(percent)), values) for name, values in levels.items()}
     return plot("Progress", lines, "rounds done", "% of its result that a rank holds")

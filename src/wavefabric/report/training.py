@@ -53,21 +53,21 @@ class TrainingFacts(BaseModel):
     cases: list[SimulatedIteration] = []
 
 
-def training_content(facts: dict[str, Any], name: str) -> Content:
-    """Return the page content of ``facts``, one or more simulated iterations; `InputError` for other JSON."""
-    known = checked(TrainingFacts, facts)
-    cases = known.cases or [checked(SimulatedIteration, facts)]
+def training_content(contents: dict[str, Any], name: str) -> Content:
+    """Return the page content of one or more simulated iterations; `InputError` for other JSON."""
+    facts = checked(TrainingFacts, contents)
+    cases = facts.cases or [checked(SimulatedIteration, contents)]
     best, several = min(cases, key=lambda case: case.seconds), len(cases) > 1
     words = f"{three_digits(best.samples_per_second)} samples/s on {best.label}; bound by {best.bound_by}"
     verdict = f"Fastest of {len(cases)}: {words}" if several else f"Simulated: {words}"
-    content = Content("training", known.work.partition(", ")[0] or name, verdict)
+    content = Content("training", facts.work.partition(", ")[0] or name, verdict)
     note = f"{three_digits(best.samples_per_second / best.gpus)} samples/s per GPU"
     if best.model_flops_utilisation:
         note += f", {best.model_flops_utilisation:.1%} of peak FLOP/s"
     total = best.memory_bytes.pop("total", 0.0)
     content.tiles = [Tile("Time per iteration", time_words(best.seconds), note)]
-    held = binary_bytes(total) if total else "not known"
-    content.tiles.append(Tile("Memory", held, "of the GPU that needs most"))
+    memory_text = binary_bytes(total) if total else "not known"
+    content.tiles.append(Tile("Memory", memory_text, "of the GPU that needs most"))
     critical = best.critical_seconds.items()
     content.parts = {COMPUTATION.get(k, f"communication of {k}"): v for k, v in critical}
     content.parts_title = "Where the time goes, on the critical path"
@@ -78,7 +78,7 @@ def training_content(facts: dict[str, Any], name: str) -> Content:
     content.add("Figures", content.thumbnail, bars("Memory of a GPU", memory, binary_bytes))
     missing = [(kind, *pair) for kind, each in best.left_out.items() for pair in each.items()]
     content.add("Left out", table(("calls", "algorithm", "why"), missing, "Algorithms not compared"))
-    about = {key: value for key, value in facts.items() if not isinstance(value, (dict, list))}
+    about = {key: value for key, value in contents.items() if not isinstance(value, (dict, list))}
     shown = pairs(about, tuple(SimulatedIteration.model_fields))
     content.add("Provenance", table([], shown, "What was simulated"))
     return content

@@ -17,10 +17,10 @@ def tuning_content(tuning: Tuning, name: str) -> Content:
     first = tuning.tables[0]
     where = tuning.device if first.transport else f"{tuning.fabric}, predicted"
     runs = groupby(first.sizes, key=lambda size: str(size.best.choice))
-    words = [f"{choice} to {binary_bytes(list(sizes)[-1].bytes)}" for choice, sizes in runs]
-    more = f"; {counted(len(words) - 3, 'more change')}" if len(words) > 3 else ""
+    changes = [f"{choice} to {binary_bytes(list(sizes)[-1].bytes)}" for choice, sizes in runs]
+    more = f"; {counted(len(changes) - 3, 'more change')}" if len(changes) > 3 else ""
     title = f"{first.collective}, {tuning.ranks} ranks on {where}"
-    content = Content("tuning", name, f"Fastest: {'; '.join(words[:3])}{more} ({title})")
+    content = Content("tuning", name, f"Fastest: {'; '.join(changes[:3])}{more} ({title})")
     last = first.sizes[-1]
     times = [[c.us for c in size.candidates if 0 < c.us < 1e15] or [1.0] for size in first.sizes]
     rate = f"{last.bytes / max(last.best.us, 1e-9) / 1e3:.3g} GB/s of the array, {last.best.choice}"

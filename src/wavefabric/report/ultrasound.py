@@ -29,13 +29,13 @@ def ultrasound_content(file: RecordedFile) -> Content:
     attrs, grid = file.attributes(), " × ".join(map(str, file.shape))
     content = Content("ultrasound", str(attrs.get("file_description") or file.path.stem))
     plan = plan_of(attrs)
-    seconds, steps, steady, nbytes, where = _cost(file, attrs)
+    seconds, steps, steady, nbytes, device = _cost(file, attrs)
     content.parts = {PHASE_WORDS[name]: taken for name, taken in seconds.items()}
     alike = {"step": plan.get("step", 0.0) if steady else 0.0, "bytes": 0.0}
-    if "gpu" in where.lower() or "cuda" in where:
+    if "gpu" in device.lower() or "cuda" in device:
         alike["bytes"] = plan.get("bytes", 0.0)
     step = steady or seconds.get("simulation", 0.0) / max(steps, 1)
-    content.tiles = run_tiles(alike, (step, sum(content.parts.values())), steps, nbytes, where)
+    content.tiles = run_tiles(alike, (step, sum(content.parts.values())), steps, nbytes, device)
     # Pressure first, fields before series, maxima before final values.
     kinds = "field", "box", "series", "points"
     order = {i: (i.name[0] != "p", kinds.index(i.kind), "max" not in i.name) for i in file.items.values()}
@@ -72,10 +72,10 @@ def _cost(file: RecordedFile, attrs: dict[str, Any]) -> tuple[dict[str, float], 
     with hdf5.reading(file.path, "cost"):
         phases = {name: f"cost/seconds/{name}" for name in PHASES.values()}
         seconds = {name: float(file.read(phase)) for name, phase in phases.items() if phase in file}
-        known = {name: float(file.read(f"cost/{name}")) for name in _NUMBERS if f"cost/{name}" in file}
-        used, ranks = known.get("gpu_memory") or known["peak_memory"], int(known["ranks"])
+        costs = {name: float(file.read(f"cost/{name}")) for name in _NUMBERS if f"cost/{name}" in file}
+        used, ranks = costs.get("gpu_memory") or costs["peak_memory"], int(costs["ranks"])
         where = where_words(attrs, ranks, file.read("cost/decomposition") if ranks > 1 else "")
-        return seconds, int(known["steps"]), known.get("step", 0.0), used, where
+        return seconds, int(costs["steps"]), costs.get("step", 0.0), used, where
 
 
 def _number(value: Any) -> float:
@@ -111,7 +111,7 @@ def _scale(item: RecordedArray, values: np.ndarray) -> tuple[float, str, str]:
 
 def _field(content: Content, item: RecordedArray, title: str, peaks: list[str]) -> Any:
     """Return slices of a field through the point of largest magnitude; in 3-D one across each axis."""
-    low, high, at = item.extremes()
+    low, high, peak_index = item.extremes()
     if low == high == 0 and item.name.startswith("p"):
         content.state = WARNED
     scale, label, unit = scale_of(item, max(-low, high))
@@ -122,11 +122,11 @@ def _field(content: Content, item: RecordedArray, title: str, peaks: list[str]) 
     # Blocks are drawn at their midpoints.
     middle = (block - 1) / 2
     axes = [("xyz"[a], x[a][0] + middle * d, d * block, "mm") for a, d in enumerate(spacing)]
-    where = ", ".join(f"{'xyz'[a]} = {x[a][n]:.3g}" for a, n in enumerate(at)).replace("-", "−")
+    peak_text = ", ".join(f"{'xyz'[a]} = {x[a][n]:.3g}" for a, n in enumerate(peak_index)).replace("-", "−")
     what, top = label.partition(" (")[0], f"{max(high, -low) * scale:.3g} {unit}"
     words = f"peak {what} {top}" if "max" in item.name else f"{item.name}, {what} up to {top}"
-    peaks.append(f"{words} at {where} mm")
-    cuts = {axis: at[axis] // block for axis in range(3)} if len(size) == 3 else {}
+    peaks.append(f"{words} at {peak_text} mm")
+    cuts = {axis: peak_index[axis] // block for axis in range(3)} if len(size) == 3 else {}
     cuts = {size.index(1): 0} if cuts and 1 in size else cuts  # a plane
     note = f"of blocks of {block} points along each axis the largest magnitude" if block > 1 else ""
     colours = colours_of(low * scale, high * scale) | {"unit": unit, "note": note}

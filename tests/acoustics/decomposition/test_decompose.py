@@ -11,10 +11,10 @@ from wavefabric.acoustics.choose_stages import CUDA
 from wavefabric.acoustics.decomposition.decompose import (
     Decomposition,
     decompose,
-    even,
+    equal_blocks,
     halo_messages,
     has_small_factors,
-    widened,
+    smooth_blocks,
 )
 from wavefabric.base.errors import InputError
 
@@ -48,7 +48,7 @@ def test_smooth_numbers():
 
 @given(n=st.integers(1, 2000), blocks=st.integers(1, 12))
 def test_even_sizes(n, blocks):
-    sizes = even(n, blocks)
+    sizes = equal_blocks(n, blocks)
     assert sum(sizes) == n
     assert max(sizes) - min(sizes) <= 1
 
@@ -57,10 +57,10 @@ def test_even_sizes(n, blocks):
 @given(n=st.integers(2, 1500), blocks=st.integers(2, 9), overlap=st.integers(1, 20))
 def test_widened_sizes_tile_the_axis(n, blocks, overlap):
     assume(n >= blocks)
-    sizes = widened(n, blocks, overlap)
+    sizes = smooth_blocks(n, blocks, overlap)
     assert sum(sizes) == n
     assert len(sizes) == blocks
-    if sizes != even(n, blocks):
+    if sizes != equal_blocks(n, blocks):
         assert all(has_small_factors(size + 2 * overlap) for size in sizes)
         assert min(sizes) >= overlap
         assert max(sizes) + 2 * overlap <= 1.15 * -(-(n + 2 * overlap * blocks) // blocks)
@@ -77,19 +77,19 @@ def test_widened_sizes_are_the_best(n, blocks, overlap):
         else [(a, b, n - a - b) for a in allowed for b in allowed]
     )
     longest = min((max(variant) for variant in variants if set(variant) <= set(allowed)), default=None)
-    sizes = widened(n, blocks, overlap)
+    sizes = smooth_blocks(n, blocks, overlap)
     limit = int(1.15 * -(-(n + 2 * overlap * blocks) // blocks)) - 2 * overlap
     if longest is not None and longest <= limit:
         assert all(has_small_factors(size + 2 * overlap) for size in sizes)
         assert max(sizes) == longest
     else:
-        assert sizes == even(n, blocks)
+        assert sizes == equal_blocks(n, blocks)
 
 
 def test_sizes_of_the_papers_grids():
-    assert widened(1920, 4, 16) == (480,) * 4  # 512 with overlaps
-    assert widened(1024, 2, 16) == (544, 480)  # 576 and 512; 544 = 2⁵·17 twice otherwise
-    assert widened(512, 8, 16) == (64,) * 8
+    assert smooth_blocks(1920, 4, 16) == (480,) * 4  # 512 with overlaps
+    assert smooth_blocks(1024, 2, 16) == (544, 480)  # 576 and 512; 544 = 2⁵·17 twice otherwise
+    assert smooth_blocks(512, 8, 16) == (64,) * 8
 
 
 # --- Local -------------------------------------------------------------------------------------------------

@@ -61,7 +61,7 @@ def test_memory_is_freed_at_once(end):
     gc.disable()
     try:
         linearization = linearize(*arguments(), WRT, **RUN)
-        run = linearization._back
+        run = linearization._adjoint_run
         state = run._store._slots[0]
         held = [weakref.ref(each) for each in (run._stages.fields.p, run._adjoint.fields.p, state)]
         del run, state

@@ -35,7 +35,7 @@ def bits(gradient):
 @pytest.mark.parametrize("fits", [(99, 0, 0), (1, 0, 3), (0, 2, 9), (0, 0, 0)])
 def test_any_states_give_the_same_bits(dimensions, states, fits, tmp_path, monkeypatch):
     wanted = bits(of(dimensions))
-    monkeypatch.setattr(reversal, "_fits", lambda *_: fits)
+    monkeypatch.setattr(reversal, "_capacities", lambda *_: fits)
     gradient = of(dimensions, states=states, scratch=tmp_path)
     assert bits(gradient) == wanted
     *tiers, scratch = gradient.states

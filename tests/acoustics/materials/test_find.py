@@ -26,7 +26,7 @@ def test_one_index_for_all():
     assert names(result) == [((*AT_POINTS, *STAGGERED), 8)]
     parameters = "sound speed, density, B/A, absorption, staggered densities"
     assert result.note() == f"{parameters} of 3 materials: held as an index of 8 bits"
-    assert len(result.groups[0].sets) == 81  # a material at the point and at each of its neighbours
+    assert len(result.groups[0].combinations) == 81  # a material at the point and at each of its neighbours
     result = find_materials(problem(SHAPE, mixed="crba", materials=6, **ALL), np.float32)
     assert names(result) == [((*AT_POINTS, *STAGGERED), 16)]
     assert "of 6 materials: held as an index of 16 bits" in result.note()
@@ -102,7 +102,7 @@ def test_values_are_those_of_the_precision():
     speed = np.full(SHAPE[::-1], 1500.0)
     speed += 1e-9 * np.arange(speed.size).reshape(speed.shape)
     inputs = problem(SHAPE)
-    assert len(find_materials(replace(inputs, sound_speed=speed), np.float32).groups[0].sets) < 10
+    assert len(find_materials(replace(inputs, sound_speed=speed), np.float32).groups[0].combinations) < 10
     assert find_materials(replace(inputs, sound_speed=speed), np.float64).groups == ()
 
 

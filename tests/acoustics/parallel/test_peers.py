@@ -36,7 +36,7 @@ def fields_of(ranks, size, problem, options, kind):
             # All that has come was waited for: what is put next finds space.
             others = [rank for rank in range(comm.size) if rank != comm.rank]
             taken, came = (
-                comm.device.to_host(each) for each in (stages.layout._counts, stages.layout._flags.own)
+                comm.device.to_host(each) for each in (stages.layout._counts, stages.layout._flags.local)
             )
             taken = taken[..., 2:]
             np.testing.assert_array_equal(came[..., others], taken)
@@ -83,7 +83,7 @@ def test_memory_is_that_of_spectra_as_planes_and_columns(transports, monkeypatch
 
         comm.symmetric = noted
         stages = make_stages(comm.device, problem, dtype, comm=comm, decomposition=cut)
-        taken = sum(each.own.nbytes for each in shared if each.own.dtype == complex)
+        taken = sum(each.local.nbytes for each in shared if each.local.dtype == complex)
         estimated = stages.nbytes(problem, dtype, comm.device, cut.subdomains[comm.rank])
         estimated += stages.layout.nbytes(problem, dtype, cut, comm.rank)
         more = [

@@ -36,7 +36,7 @@ def events_of(stages, launched, rank, ranks):
     """
     layout = stages.layout
     arrays = {(w, n): a for w, each in enumerate((layout._columns, layout._flat)) for n, a in enumerate(each)}
-    flags = {layout._flags.own[w, n].ctypes.data: (w, n) for w in range(2) for n in range(3)}
+    flags = {layout._flags.local[w, n].ctypes.data: (w, n) for w in range(2) for n in range(3)}
     others = [other for other in range(ranks) if other != rank]
 
     def touched(arguments):

@@ -104,7 +104,7 @@ def test_steps_of_kernels_that_store_in_other_ranks_memory(one_sided_ranks, kind
             recorder.watch(step, "advance")
             for number in range(4):
                 step.take(number)
-                recorder.settle()
+                recorder.build_schedule()
                 assert (recorder.schedule is not None) == (number > 0)
             stages.layout.finish_exchanges()
             comm.check()

@@ -8,7 +8,7 @@ from wavefabric.acoustics.choose_stages import make_stages
 from wavefabric.acoustics.problem import Problem
 from wavefabric.acoustics.solver.step import Step
 from wavefabric.runtime.device import get_device
-from wavefabric.runtime.device.base import repeated
+from wavefabric.runtime.device.base import repeating
 
 C, RHO, SPACING = 1540.0, 1060.0, (1e-4, 1.3e-4, 0.8e-4)
 
@@ -106,7 +106,7 @@ def test_each_set_of_sources_is_captured_once():
     class Capturing(type(cpu)):
         def graph(self, work, kernels_alone=False):
             captured.append(work)
-            return repeated(work)
+            return repeating(work)
 
     shape = (24, 20, 18)
     inputs = problem(

@@ -38,7 +38,7 @@ def test_sums_are_those_of_the_eighth_difference(kernel_device):
 
 
 def test_of_a_large_grid_every_sixteenth_plane(cpu, monkeypatch):
-    monkeypatch.setattr(alternation, "_ALL", 100)
+    monkeypatch.setattr(alternation, "_LEAST_SAMPLED", 100)
     history = np.random.default_rng(4).standard_normal((9, 20, 10, 12))
     _, square = sums_of(history, cpu)
     assert square == pytest.approx(np.sum(history[-1, ::16] ** 2))

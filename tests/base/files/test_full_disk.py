@@ -20,7 +20,7 @@ from wavefabric.acoustics.pictures.movie import Movie, draw_movie
 from wavefabric.acoustics.pictures.recorded import open_recorded
 from wavefabric.acoustics.simulation import to_problem
 from wavefabric.acoustics.transcranial.ct import CT, write_ct
-from wavefabric.acoustics.transcranial.plan import _keep
+from wavefabric.acoustics.transcranial.plan import _store
 from wavefabric.base.errors import InputError
 from wavefabric.base.files.output import save_figure, write_text
 from wavefabric.base.results import Data, ResultWriter, Rows
@@ -157,7 +157,7 @@ WRITERS = {
     "fabric, png": lambda folder, inputs: draw_fabric(load("lightpath:2x2"), folder / "a.png"),
     "page": lambda folder, inputs: write_report(inputs / "wave.h5", folder / "a.html"),
     "ct": ct,
-    "kept run": lambda folder, inputs: _keep(folder / "a.npz", {"a": np.arange(5000.0)}),
+    "kept run": lambda folder, inputs: _store(folder / "a.npz", {"a": np.arange(5000.0)}),
     "chakra": lambda folder, inputs: write_chakra(folder / "a", tasks()),
     "perfetto": lambda folder, inputs: write_perfetto(folder / "a.json", iteration()),
     "schedule": lambda folder, inputs: collectives.save(folder / "a.json", RING),

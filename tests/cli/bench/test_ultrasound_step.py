@@ -125,12 +125,12 @@ def test_steps_with_points_are_recorded(cpu):
     stages = make_stages(cpu, with_sources(inputs, 30), np.float64)
     stepper = RecordingStepper(stages, 30, 5)
     (series,) = stepper._recorder._series.values()
-    assert series.free == len(series.ring) // 2 - 5
+    assert series.free_rows == len(series.ring) // 2 - 5
     at = points(inputs.shape, 30)
     assert np.array_equal(series.ring[4], stages.fields.p.reshape(-1)[at])
     assert np.abs(series.ring[4]).min() > 0
     stepper()
-    assert series.free == len(series.ring) // 2 - 6
+    assert series.free_rows == len(series.ring) // 2 - 6
     stepper.close()
 
 
@@ -180,7 +180,7 @@ def test_on_the_terminal_beside_another_program(command, program, tmp_path):
 def test_program_that_fails(cpu, program, how, words):
     peer = KWaveProgram(program(**how), cpu, "single")
     with pytest.raises(InputError) as fault:
-        peer.against("homogeneous", (16, 16, 16), lambda: None)
+        peer.compare("homogeneous", (16, 16, 16), lambda: None)
     for word in ("--peer", "fake", *words):
         assert word in str(fault.value)
 
@@ -193,7 +193,7 @@ def test_memory_of_the_program_is_its_own(cpu, program, monkeypatch):
     peer = KWaveProgram(
         program(memory="resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10"), cpu, "single"
     )
-    result = peer.against("homogeneous", (16, 16, 16), lambda: None)
+    result = peer.compare("homogeneous", (16, 16, 16), lambda: None)
     assert 1 << 20 < result["memory_bytes"] < 250 << 20
     assert fat.all()
 
@@ -202,7 +202,7 @@ def test_program_that_cannot_run(cpu, tmp_path):
     path = tmp_path / "text"
     path.write_text("no program")
     with pytest.raises(InputError, match="cannot be run"):
-        KWaveProgram(path, cpu, "single").against("homogeneous", (16, 16, 16), lambda: None)
+        KWaveProgram(path, cpu, "single").compare("homogeneous", (16, 16, 16), lambda: None)
 
 
 @pytest.mark.parametrize("shape", [(24, 20, 16), (24, 20, 1)])

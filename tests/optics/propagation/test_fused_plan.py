@@ -59,7 +59,7 @@ def test_splits(n, dtype):
     assert plan.columns.points % plan.rows.side == 0
     assert plan.rows.item == 16
     assert plan.columns.item == np.dtype(dtype).itemsize
-    assert plan.together == {np.complex128: 1, np.complex64: 2}[dtype]
+    assert plan.kernels_at_once == {np.complex128: 1, np.complex64: 2}[dtype]
     for each, gap in transforms(plan):
         assert math.prod(each.radices) == each.points
         assert 1 <= each.threads * each.side <= 1024
@@ -133,7 +133,7 @@ def test_definitions(n, dtype):
     result = {name: value for _, name, value in lines}
     assert result["REAL"] == {np.complex128: "double", np.complex64: "float"}[dtype]
     assert int(result["N1"]) * int(result["N2"]) == n
-    assert int(result["PAIRED"]) == plan.together - 1
+    assert int(result["PAIRED"]) == plan.kernels_at_once - 1
     for side, each, gap in (("1", plan.columns, plan.column_gap), ("2", plan.rows, plan.rows.gap)):
         if each.points == 1:
             assert not any(name.endswith("1") and name != "N1" for name in result)

@@ -66,7 +66,7 @@ def test_rows_with_the_same_dispersion_share_a_table(cpu):
         cpu, 64, of=make_fibre(np.eye(4), beta=[0, -20e-27, 0, 0], alpha=[1e-5, 2e-5, 1e-5, 1e-5])
     )
     operators.prepare(100.0)
-    (table,) = operators.propagation.kept.values()
+    (table,) = operators.propagation.factors.values()
     assert len(table) == 2
     assert operators.device.to_host(operators.propagation.table_row).tolist() == [0, 0, 1, 1, 0, 0, 0, 0]
 
@@ -78,10 +78,10 @@ def test_tables_are_few_and_right_when_lengths_come_and_go(cpu):
     A, B = put(operators, field), put(fresh, field)
     for length in lengths:
         operators.linear(A, length)
-        fresh.propagation.kept.clear()
+        fresh.propagation.factors.clear()
         fresh.linear(B, length)
     assert (A == B).all()
-    assert len(operators.propagation.kept) <= 6
+    assert len(operators.propagation.factors) <= 6
 
 
 @pytest.mark.parametrize("integrator", ALL)
@@ -110,9 +110,9 @@ def test_lengths_are_those_that_are_used(cpu, integrator):
     scheme = INTEGRATORS[integrator](operators)
     assert len(set(scheme.lengths(100.0))) <= 6
     operators.prepare(*scheme.lengths(100.0))
-    before = {length: id(table) for length, table in operators.propagation.kept.items()}
+    before = {length: id(table) for length, table in operators.propagation.factors.items()}
     scheme.advance(A, 100.0, 3)
-    assert {length: id(table) for length, table in operators.propagation.kept.items()} == before
+    assert {length: id(table) for length, table in operators.propagation.factors.items()} == before
 
 
 @pytest.mark.parametrize("threads", [2, pytest.param(1, marks=pytest.mark.slow)])

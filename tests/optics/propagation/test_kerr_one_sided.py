@@ -278,13 +278,13 @@ def test_blocks_of_any_rows_fit_a_multiprocessor(rows, own, ranks, dtype, kiloby
         item = np.dtype(dtype).itemsize
         if chosen is None:  # not even two of the smallest tiles fit
             small = 128 // item * 2  # samples of 128 bytes; two blocks of them, and 16 KiB of weights
-            each = (fields * rows * 2 + 4 * sizes.own + 64) * small * item / 2 + (1 << 14)
+            each = (fields * rows * 2 + 4 * sizes.local_parts + 64) * small * item / 2 + (1 << 14)
             assert 2 * (each + 1024) > (kilobytes + 1) * 1024
             continue
         assert chosen.samples * chosen.lanes == 128
         assert chosen.shared >= fields * rows * chosen.samples * item
         assert chosen.blocks * (chosen.shared + 1024) <= (kilobytes + 1) * 1024
-        assert chosen.outputs * chosen.lanes >= min(sizes.own, 8 * chosen.lanes)
+        assert chosen.outputs * chosen.lanes >= min(sizes.local_parts, 8 * chosen.lanes)
     assert tilings[0] or not tilings[1]
 
 

@@ -104,7 +104,7 @@ def test_a_transfer_function_is_made_once(variant):
     propagation = make()
     table = propagation.prepare(0.5)
     assert propagation.prepare(0.5) is table
-    assert list(propagation.kept) == [0.5]
+    assert list(propagation.factors) == [0.5]
     propagation.propagate(to_device(device, draw(2, 64, DOUBLE)), 0.5)
     assert propagation.prepare(0.5) is table
     assert propagation.replaced == 0
@@ -123,7 +123,7 @@ def test_the_least_recently_used_gives_way(variant):
     # The third is now the one not used for longest.
     new = propagation.prepare(9.0)
     assert propagation.replaced == 1
-    assert list(propagation.kept) == [*lengths[3:], lengths[0], lengths[1], 9.0]
+    assert list(propagation.factors) == [*lengths[3:], lengths[0], lengths[1], 9.0]
     # It was made where the third was: a step captured with that one would read this.
     assert address(new) == address(tables[lengths[2]])
     fresh = make().prepare(9.0)
@@ -141,7 +141,7 @@ def test_lengths_come_and_go(variant):
     A = to_device(device, field)
     for length in np.tile(np.linspace(-0.9, 0.9, 8), 2):
         propagation.propagate(A, float(length))
-    assert len(propagation.kept) == MOST_LENGTHS
+    assert len(propagation.factors) == MOST_LENGTHS
     assert propagation.replaced > 0
     assert distance(device.to_host(A), field) < 1e-13
 

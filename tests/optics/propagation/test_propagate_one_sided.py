@@ -93,7 +93,7 @@ def test_memory_of_slots_is_counted(transports, monkeypatch, n):
         # A GPU of a few multiprocessors, and of all that there are.
         longest = most_nbytes(made.operators.coupling, 1 << 21, np.complex128)
         assert longest == most_nbytes(made.operators.coupling, 1 << 22, np.complex128)
-        return sum(each.slots.own.nbytes for each in kernels), with_and_without[0] - with_and_without[1]
+        return sum(each.slots.local.nbytes for each in kernels), with_and_without[0] - with_and_without[1]
 
     for taken, counted in together(transports, "p2p", 2, work, make=EmulatedGpu):
         assert counted == taken > 0

@@ -109,7 +109,7 @@ def test_sums_beyond_the_ends(size):
     values = np.random.default_rng(1).normal(size=(3, 40))
     ones = np.pad(values, ((0, 0), (size, size)))
     expected = [ones[:, k + size - size // 2 : k + 2 * size - size // 2].sum(axis=1) for k in range(40)]
-    got = sliding_sum(np, values, size, own=1.0, periodic=False)
+    got = sliding_sum(np, values, size, centre_weight=1.0, periodic=False)
     np.testing.assert_allclose(got, np.array(expected).T, atol=1e-12)
 
 

@@ -177,7 +177,7 @@ def test_words_as_abscissa(make, payload):
 )
 def test_what_is_not_there(make, payload, wanted, words):
     with pytest.raises(InputError) as error:
-        plot_sweep(make(payload), wanted=wanted)
+        plot_sweep(make(payload), figure=wanted)
     assert words in str(error.value) or (
         words.startswith("no quantity q ") and "no quantity q by axes" in str(error.value)
     )

@@ -299,7 +299,7 @@ def test_one_progress_over_all_points(run_file, monkeypatch):
         def update(self, done, message=""):
             seen.append(done)
 
-    monkeypatch.setattr("wavefabric.optics.sweeps.run._LOOK_FOR_PROGRESS", 0.0)
+    monkeypatch.setattr("wavefabric.optics.sweeps.run._PROGRESS_SECONDS", 0.0)
     sweep(run_file, {"seed": [1, 2], "solver.step": "2 km, 4 km"}, progress=Shown())
     starts, updates = [s for s in seen if isinstance(s, tuple)], [s for s in seen if not isinstance(s, tuple)]
     assert {total for total, _ in starts} == {2 * (40 + 20)}

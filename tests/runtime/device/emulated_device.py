@@ -12,7 +12,7 @@ from emulated_cuda import DeviceArray, Module
 
 from wavefabric.runtime import exchange
 from wavefabric.runtime.device import get_device
-from wavefabric.runtime.device.base import repeated
+from wavefabric.runtime.device.base import repeating
 from wavefabric.runtime.device.cpu import CpuDevice
 from wavefabric.runtime.kernels.cuda_launch import CudaKernels
 from wavefabric.runtime.kernels.cuda_text import cuda_text
@@ -70,7 +70,7 @@ class EmulatedDevice(CpuDevice):
         return (self.block_memory + 1024) // (shared + 1024)
 
     def graph(self, work, kernels_alone: bool = False):
-        return repeated(work)  # kernels run when they are launched
+        return repeating(work)  # kernels run when they are launched
 
     def launch(self, function, grid, block, arguments, shared: int = 0) -> None:
         function(grid, block, arguments, shared)
@@ -101,7 +101,7 @@ class CapturingDevice(EmulatedDevice):
         finally:
             self._recorded = DeviceArray.capture.recorded = None
         self.graphs += 1
-        return repeated(lambda: [launch() for launch in recorded])
+        return repeating(lambda: [launch() for launch in recorded])
 
     def launch(self, function, grid, block, arguments, shared: int = 0) -> None:
         if self._recorded is None:

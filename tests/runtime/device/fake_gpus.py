@@ -27,7 +27,7 @@ from emulated_plan import plan_source, set_multicast
 
 from wavefabric.base.errors import InputError
 from wavefabric.runtime.device import views
-from wavefabric.runtime.device.base import repeated
+from wavefabric.runtime.device.base import repeating
 from wavefabric.runtime.exchange.communicator import Communicator
 from wavefabric.runtime.exchange.pack_cuda import ROUTE
 
@@ -454,7 +454,7 @@ class EmulatedGpu(EmulatedDevice):
             for launch in recorded:
                 launch()
 
-        return repeated(replay)
+        return repeating(replay)
 
     def launch(self, function, grid, block, arguments, shared=0):
         if self._recorded is not None:

@@ -408,5 +408,5 @@ def test_schedules_that_are_the_same_are_one(cpu):
     comm = solo(cpu)
     for _ in range(3):
         comm.all_reduce(np.zeros(4), algorithm=ring_all_reduce(1, 4))
-    assert len(comm._prepared._ready) == 1
+    assert len(comm._prepared._prepared) == 1
     assert math.prod(comm.all_reduce(np.full(4, 2.0), algorithm=ring_all_reduce(1, 2))) == 16

@@ -29,7 +29,7 @@ def test_all_gather_of_uneven_parts(comm, build, dtype):
         data[first[comm.rank] : first[comm.rank + 1]] = 100 * comm.rank + turn
         exchange.start()
         for peer in range(comm.size):
-            exchange.arrived(peer)
+            (exchange.arrived if turn == 0 else exchange.wait_for)(peer)  # `arrived`: the former name
             result = comm.device.to_host(data[first[peer] : first[peer + 1]])
             assert (result == 100 * peer + turn).all()
         exchange.finish()

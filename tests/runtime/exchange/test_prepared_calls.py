@@ -45,14 +45,14 @@ def test_arrays_that_come_and_go_are_not_kept(fresh):
         del array, result
         assert [each() for each in watched[fresh.rank == 0 :]] == [None] * (2 - (fresh.rank == 0))
     assert len(fresh._prepared._bound) <= prepared_calls.MOST_BOUND
-    assert len(fresh._prepared._ready) == 2
+    assert len(fresh._prepared._prepared) == 2
 
 
 @pytest.mark.parallel([2, 3])
 @pytest.mark.parametrize("ready", [1, 2])
 def test_ranks_whose_memory_is_new_bind_alone(fresh, monkeypatch, ready):
     """Operations stay ready, or are made ready again each time."""
-    monkeypatch.setattr(prepared_calls, "MOST_READY", ready)
+    monkeypatch.setattr(prepared_calls, "MOST_PREPARED", ready)
     arrays = {size: [fresh.device.zeros(size, float) for _ in range(4)] for size in (3, 4)}
     for turn in range(8):
         for size in (3, 4):
@@ -140,17 +140,17 @@ def test_contiguous_arrays_need_no_buffer_but_for_sums(fresh):
 
 @pytest.mark.parallel([2, 3])
 def test_of_many_operations_those_called_last_are_kept(fresh, monkeypatch):
-    monkeypatch.setattr(prepared_calls, "MOST_READY", 3)
+    monkeypatch.setattr(prepared_calls, "MOST_PREPARED", 3)
     monkeypatch.setattr(prepared_calls, "MOST_BOUND", 4)
     prepared = fresh._prepared
     for turn in range(3):
         for size in range(1, 6):
             summed(fresh, fresh.device.xp.full(size, float(turn)))
-            assert (len(prepared._ready), len(prepared._bound)) <= (3, 4)
-        assert [request.shape for request in prepared._ready] == [(3,), (4,), (5,)]
+            assert (len(prepared._prepared), len(prepared._bound)) <= (3, 4)
+        assert [request.shape for request in prepared._prepared] == [(3,), (4,), (5,)]
         summed(fresh, fresh.device.xp.zeros(3))  # the oldest is the youngest again
         summed(fresh, fresh.device.xp.zeros(9))
-        assert [request.shape for request in prepared._ready] == [(5,), (3,), (9,)]
+        assert [request.shape for request in prepared._prepared] == [(5,), (3,), (9,)]
 
 
 # --- transports whose peers map memory ------------------------------------------------------------------

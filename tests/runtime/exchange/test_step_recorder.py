@@ -72,7 +72,7 @@ def test_the_second_step_of_the_first_run_is_recorded(comm):
         other.step()
         other.step()
         run.step()
-        recorder.settle()
+        recorder.build_schedule()
         assert recorder.schedule is None
         run.last()  # one step, although it calls another
         run.step()

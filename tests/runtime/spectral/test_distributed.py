@@ -13,14 +13,14 @@ from wavefabric.runtime.spectral.distributed import (
     DistributedRealFFT,
     box_shape,
     boxes,
-    cuts,
+    even_ranges,
     transpose_messages,
 )
 
 
 @given(n=st.integers(1, 300), blocks=st.integers(1, 20))
 def test_cuts_tile(n, blocks):
-    result = cuts(n, min(n, blocks))
+    result = even_ranges(n, min(n, blocks))
     assert result[0][0] == 0
     assert result[-1][1] == n
     assert all(one[1] == other[0] for one, other in itertools.pairwise(result))

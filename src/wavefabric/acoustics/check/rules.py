@@ -111,7 +111,7 @@ def check_recording(
 def _grid(problem: Problem, rules: "_Rules") -> None:
     axes = list(zip(_AXES, problem.shape, problem.spacing, problem.pml_size, problem.pml_alpha, strict=True))
     for axis, points, *_ in axes:
-        rules.count(f"shape.{axis}", points, 2 if axis in _AXES[: problem.dimensions] else 1)
+        rules.whole_number(f"shape.{axis}", points, 2 if axis in _AXES[: problem.dimensions] else 1)
     axes = axes[: problem.dimensions]
     if problem.axisymmetric:
         dims, absorption = problem.dimensions, problem.absorption
@@ -121,11 +121,11 @@ def _grid(problem: Problem, rules: "_Rules") -> None:
     for axis, _, spacing, *_ in axes:
         rules.above_zero(f"spacing.{axis}", spacing)
     rules.above_zero("dt", problem.dt)
-    rules.count("steps", problem.steps, 1)
+    rules.whole_number("steps", problem.steps, 1)
     rules.require(problem.steps <= MOST_STEPS, "steps", problem.steps, f"up to {MOST_STEPS}")
     rules.above_zero("reference_speed", problem.reference_speed)
     for axis, points, _, size, alpha in axes:
-        rules.count(f"pml_size.{axis}", size, 0)
+        rules.whole_number(f"pml_size.{axis}", size, 0)
         one_side = on_axis(problem, _AXES.index(axis))
         sides, most = ("one side", points) if one_side else ("both sides", points // 2)
         actual = f"{size} points on {sides} of a grid of {points} in {axis}"
@@ -159,7 +159,7 @@ def _at_points(key: str, source: PointSource, signals: dict, rules: "_Rules") ->
 
 def _transducer(source: TransducerSource, rules: "_Rules") -> None:
     points = rules.index("transducer.index", source.index)
-    rules.count("transducer.steps", source.steps, 1)
+    rules.whole_number("transducer.steps", source.steps, 1)
     signal, delay, first = source.signal, source.delay, rules.first_index
     right = signal.ndim == 1 and bool(signal.size)
     rules.require(right, "transducer.signal", f"has the shape {signal.shape}", "(samples,)")
@@ -209,7 +209,7 @@ class _Rules:
     def one_of(self, key: str, value: str, allowed: tuple[str, ...]) -> None:
         self.require(value in allowed, key, repr(value), ", ".join(allowed))
 
-    def count(self, key: str, value: Any, least: int) -> None:
+    def whole_number(self, key: str, value: Any, least: int) -> None:
         self.require(is_whole(value) and value >= least, key, value, f"a whole number from {least}")
 
     def above_zero(self, key: str, value: Any) -> None:

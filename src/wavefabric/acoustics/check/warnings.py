@@ -155,15 +155,15 @@ def power_law_line(problem: Problem) -> str | None:
     if problem.initial_pressure is not None:
         frequencies.append(c * _rms_wavenumber(problem) / (2 * math.pi))
     frequency = max((each for each in frequencies if each > 0), key=law.error, default=0.0)
-    return law.line(frequency) if frequency and law.error(frequency) >= 1 else None
+    return law.description(frequency) if frequency and law.error(frequency) >= 1 else None
 
 
 def _mean_frequency(signal: np.ndarray, dt: float) -> float:
     """Return the mean frequency, Hz, of the power spectrum of a signal minus its mean; 0 for a constant."""
-    some = np.asarray(signal[:, :: max(1, signal.shape[1] // _SIGNALS)], np.float64)
-    power = np.sum(np.abs(np.fft.rfft(some - some.mean(axis=0), axis=0)) ** 2, axis=1)
+    samples = np.asarray(signal[:, :: max(1, signal.shape[1] // _SIGNALS)], np.float64)
+    power = np.sum(np.abs(np.fft.rfft(samples - samples.mean(axis=0), axis=0)) ** 2, axis=1)
     total = float(power.sum())
-    return float(power @ np.fft.rfftfreq(len(some), dt)) / total if total else 0.0
+    return float(power @ np.fft.rfftfreq(len(samples), dt)) / total if total else 0.0
 
 
 def _rms_wavenumber(problem: Problem) -> float:

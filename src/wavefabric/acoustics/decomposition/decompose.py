@@ -127,18 +127,18 @@ def has_small_factors(n: int) -> bool:
     return n == 1 or bool(factorised(n, (7, 5, 3, 2)))
 
 
-def even(n: int, blocks: int) -> tuple[int, ...]:
+def equal_blocks(n: int, blocks: int) -> tuple[int, ...]:
     """Divide ``n`` points into ``blocks`` sizes that differ by at most one point, the larger first."""
     size, more = divmod(n, blocks)
     return tuple(size + (i < more) for i in range(blocks))
 
 
 @lru_cache(maxsize=1024)
-def widened(n: int, blocks: int, overlap: int, multiple: int = 1) -> tuple[int, ...]:
+def smooth_blocks(n: int, blocks: int, overlap: int, multiple: int = 1) -> tuple[int, ...]:
     """Divide ``n`` points into blocks whose sizes + 2 ``overlap`` have no prime factor above 7.
 
     Return the sizes without overlaps. If possible, each size + 2 ``overlap`` is also a multiple of
-    ``multiple``. The longest block is as short as possible, since it limits the speed. The division is `even`
+    ``multiple``. The longest block is as short as possible, since it limits the speed. Return `equal_blocks`
     if the longest block would be longer than in an even division by more than a fraction `SLACK`, or another
     one shorter than the overlap.
     """
@@ -147,31 +147,31 @@ def widened(n: int, blocks: int, overlap: int, multiple: int = 1) -> tuple[int, 
     for unit in dict.fromkeys((multiple, 1)):
         if sizes := _smooth_sizes(n, blocks, overlap, unit):
             return sizes
-    return even(n, blocks)
+    return equal_blocks(n, blocks)
 
 
 def _smooth_sizes(n: int, blocks: int, overlap: int, unit: int) -> tuple[int, ...] | None:
     """Return ``blocks`` sizes with sum ``n`` for which transforms are fast, or None if there are none.
 
     The transform of a block has size + 2 ``overlap`` points, a multiple of ``unit`` without prime factors
-    above 7. The limits on the sizes are those of `widened`.
+    above 7. The limits on the sizes are those of `smooth_blocks`.
     """
-    equal = even(n, blocks)
-    if all(_suits(size + 2 * overlap, unit) for size in equal):
+    equal = equal_blocks(n, blocks)
+    if all(_is_smooth(size + 2 * overlap, unit) for size in equal):
         return equal
     total = n + 2 * overlap * blocks
     longest = -(-total // blocks)
     for limit in range(longest, int((1 + SLACK) * longest) + 1):
-        if _suits(limit, unit) and (sizes := _filled(total, blocks, limit, 3 * overlap, unit)):
+        if _is_smooth(limit, unit) and (sizes := _sizes_of_sum(total, blocks, limit, 3 * overlap, unit)):
             return tuple(size - 2 * overlap for size in sizes)
     return None
 
 
-def _suits(n: int, unit: int) -> bool:
+def _is_smooth(n: int, unit: int) -> bool:
     return n % unit == 0 and has_small_factors(n)
 
 
-def _filled(total: int, blocks: int, limit: int, least: int, unit: int) -> list[int] | None:
+def _sizes_of_sum(total: int, blocks: int, limit: int, least: int, unit: int) -> list[int] | None:
     """Return ``blocks`` sizes in descending order whose sum is ``total``; None if there are none.
 
     The sizes are multiples of ``unit`` without prime factors above 7, from ``least`` to ``limit``. As few of
@@ -179,7 +179,9 @@ def _filled(total: int, blocks: int, limit: int, least: int, unit: int) -> list[
     """
     excess = blocks * limit - total
     shortenings = [
-        limit - size for size in range(max(least, 1), limit) if _suits(size, unit) and limit - size <= excess
+        limit - size
+        for size in range(max(least, 1), limit)
+        if _is_smooth(size, unit) and limit - size <= excess
     ]
     count, last = [0] + [blocks + 1] * excess, [0] * (excess + 1)
     for amount in range(1, excess + 1):
@@ -249,9 +251,9 @@ _MULTIPLES = (2, 1, 1)
 
 
 def _too_short(n: int, blocks: int, multiple: int, overlap: int) -> bool:
-    """Return whether `widened` divides ``n`` points into blocks of which one is shorter than the overlap."""
-    # If blocks cannot fit, skip the search of `widened`, which would take long for large numbers.
-    return blocks > 1 and (blocks * overlap > n or min(widened(n, blocks, overlap, multiple)) < overlap)
+    """Return whether one of the `smooth_blocks` of ``n`` points is shorter than the overlap."""
+    # If blocks cannot fit, skip the search of `smooth_blocks`, which would take long for large numbers.
+    return blocks > 1 and (blocks * overlap > n or min(smooth_blocks(n, blocks, overlap, multiple)) < overlap)
 
 
 def _local_grid(shape: Triple, ranks: int, overlap: int) -> Triple:
@@ -271,8 +273,8 @@ def _local_grid(shape: Triple, ranks: int, overlap: int) -> Triple:
 
 
 def _block_sizes(shape: Triple, grid: Triple, overlap: int) -> list[tuple[int, ...]]:
-    """Return for each axis the sizes of its blocks in points, without overlaps, as `widened` selects them."""
-    return list(map(widened, shape, grid, (overlap,) * 3, _MULTIPLES))
+    """Return for each axis the sizes of its blocks in points, without overlaps: `smooth_blocks`."""
+    return list(map(smooth_blocks, shape, grid, (overlap,) * 3, _MULTIPLES))
 
 
 def _halo(shape: Triple, grid: Triple, overlap: int) -> int:
@@ -309,14 +311,14 @@ def _notes(shape: Triple, grid: Triple, options: Decomposition) -> list[str]:
     """Return advice to the user, one sentence for each axis whose transforms have prime factors above 7."""
     notes, overlap = [], options.overlap
     for axis, n, blocks, multiple in zip(_AXES, shape, grid, _MULTIPLES, strict=True):
-        sizes = [size + 2 * overlap * (blocks > 1) for size in widened(n, blocks, overlap, multiple)]
+        sizes = [size + 2 * overlap * (blocks > 1) for size in smooth_blocks(n, blocks, overlap, multiple)]
         if all(map(has_small_factors, sizes)):
             continue
         actual = " and ".join(map(str, sorted(set(sizes))))
         why = "with prime factors above 7, which makes them slow"
         text = f"transforms along {axis} have {actual} points, {why}"
         for better in range(overlap + 1, min(2 * overlap + 8, n // blocks) + 1) if blocks > 1 else ():
-            sizes = [size + 2 * better for size in widened(n, blocks, better, multiple)]
+            sizes = [size + 2 * better for size in smooth_blocks(n, blocks, better, multiple)]
             if all(map(has_small_factors, sizes)):
                 text += f"; an overlap of {better} would give {max(sizes)}"
                 break
@@ -326,7 +328,7 @@ def _notes(shape: Triple, grid: Triple, options: Decomposition) -> list[str]:
 
 def halo_messages(decomposition: Partition) -> list[Message]:
     """Return the messages between ranks that fill all overlaps, up to 26 per block; the grid is periodic."""
-    grid, over = decomposition.grid, decomposition.options.overlap
+    grid, overlap = decomposition.grid, decomposition.options.overlap
     blocks = list(itertools.product(*map(range, grid)))
     number = {block: rank for rank, block in enumerate(blocks)}
     steps = [(-1, 0, 1) if count > 1 else (0,) for count in grid]
@@ -336,23 +338,23 @@ def halo_messages(decomposition: Partition) -> list[Message]:
             if any(offset):
                 neighbour = ((b + o) % count for b, o, count in zip(block, offset, grid, strict=True))
                 src = number[tuple(neighbour)]
-                source = _box(decomposition.subdomains[src], offset, over, owned=True)
-                target = _box(decomposition.subdomains[dst], offset, over, owned=False)
+                source = _box(decomposition.subdomains[src], offset, overlap, owned=True)
+                target = _box(decomposition.subdomains[dst], offset, overlap, owned=False)
                 messages.append(Message(src, dst, source, target))
     return messages
 
 
-def _box(subdomain: Subdomain, offset, over: int, owned: bool) -> tuple[slice, slice, slice]:
+def _box(subdomain: Subdomain, offset, overlap: int, owned: bool) -> tuple[slice, slice, slice]:
     """Return slices (z, y, x) of an overlap of a block, or of the points that fill a neighbour's overlap.
 
-    The overlap is ``over`` points wide, on the side ``offset``: −1, 0 or 1 along x, y and z. If ``owned``,
+    The overlap is ``overlap`` points wide, on the side ``offset``: −1, 0 or 1 along x, y and z. If ``owned``,
     return instead the block's own points at the opposite edge, which fill this overlap of the neighbour
     there.
     """
     box = []
     for step, inside in zip(reversed(offset), subdomain.owned, strict=True):
         low, high = inside.start, inside.stop
-        before, after = slice(low - over, low), slice(high, high + over)
-        first, last = slice(low, low + over), slice(high - over, high)
+        before, after = slice(low - overlap, low), slice(high, high + overlap)
+        first, last = slice(low, low + overlap), slice(high - overlap, high)
         box.append((inside, first if owned else after, last if owned else before)[step])
     return tuple(box)  # type: ignore[return-value]

@@ -103,7 +103,7 @@ class AxisBlocks:
         self.radices = axis_radices(self.inner, radix)
         self.threads = -(-self.inner // each)
         threads = _PLANE_ROW_THREADS if plane and name == "X" else _THREADS[name]
-        most = max(1, threads // self.threads)
+        largest_tile = max(1, threads // self.threads)
         self.tile = (32 if plane else 128) // item
         if name == "G" and n > 256 and not plane:
             self.tile //= 2  # two blocks per multiprocessor
@@ -111,8 +111,8 @@ class AxisBlocks:
             self.threads, self.tile = -(-self.threads // 32) * 32, 1
         elif name == "X":  # a divisor of a warp, without barriers
             self.threads = 1 << (self.threads - 1).bit_length()
-            self.tile = most = threads // self.threads
-        while self.tile > 1 and (self.tile > most or self.shared("x_density") > _SHARED):
+            self.tile = largest_tile = threads // self.threads
+        while self.tile > 1 and (self.tile > largest_tile or self.shared("x_density") > _SHARED):
             self.tile //= 2
         self.block = (self.threads * self.tile, 1, 1)
 

@@ -202,7 +202,7 @@ class AxisKernels:
             groups.append(("y_scatter",))
         #: Groups of kernels being compiled, with their modules; names of all kernels begun so far.
         self._modules: list[tuple[Sequence[str], Any]] = []
-        self._begun: set[str] = set()
+        self._requested: set[str] = set()
         self._await: Any = None
         self._compile(groups)
 
@@ -211,10 +211,10 @@ class AxisKernels:
         files = ADJOINT_SOURCES if adjoint else sources(self._scatter is not None)
         before, file = tuple(files[:-1]), files[-1].split("/")[1]
         for names in groups:
-            if self._begun.isdisjoint(names):
+            if self._requested.isdisjoint(names):
                 prelude = self._definitions(names)
                 self._modules.append((names, self._device.module(__package__, file, (), before, prelude)))
-                self._begun |= {*names}
+                self._requested |= {*names}
 
     def load(self) -> None:
         """Wait until the kernels are compiled, and load them."""
@@ -268,12 +268,12 @@ class AxisKernels:
         count, listed = (self._rows, np.uintp(0)) if rows is None else (rows.size, rows)
         if count:
             grid = -(-count // self._axes["X"].tile), len(fields)
-            self._launch("x_forward", grid, *_three(fields), *_three(spectra), listed, count)
+            self._launch("x_forward", grid, *_as_three(fields), *_as_three(spectra), listed, count)
 
     def y_transform(self, spectra, inverse: bool) -> None:
         """Transform one to three spectra, or planes of them, along y in place; with ``inverse``, back."""
         grid = self._grids["Y"][0], spectra[0].shape[0], len(spectra)
-        self._launch("y_transform", grid, *_three(spectra), inverse)
+        self._launch("y_transform", grid, *_as_three(spectra), inverse)
 
     def z_scale(self, spectra, operators, numbers) -> None:
         """Transform one or two spectra along z, multiply them by real operators, and transform them back.
@@ -292,9 +292,9 @@ class AxisKernels:
         """
         self.run("y_scatter", spectrum, number, int(transform))
 
-    def await_ranks(self, flags, taken, rank: int, timeout) -> None:
-        """Make later device work wait until all ranks have stored their data of exchange ``taken`` + 1."""
-        arguments = flags, taken, np.int32(rank), *timeout.arguments
+    def await_ranks(self, flags, exchanges, rank: int, timeout) -> None:
+        """Make later device work wait until all ranks have stored their data of the next exchange."""
+        arguments = flags, exchanges, np.int32(rank), *timeout.arguments
         self._device.launch(self._await, (1,), (32,), arguments)
 
 
@@ -339,6 +339,6 @@ def sources(scattered: bool) -> tuple[str, ...]:
     return *SOURCES[:at], *more, *SOURCES[at:]
 
 
-def _three(arrays: list) -> list:
+def _as_three(arrays: list) -> list:
     """Return one to three arrays, extended to three by repeating the first, for kernels that take three."""
     return [*arrays, *arrays[:1] * (3 - len(arrays))]

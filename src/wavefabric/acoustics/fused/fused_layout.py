@@ -65,12 +65,12 @@ class FusedLayout(FieldLayout):
         It is called as ``along_z(spectra, numbers)``, with all spectra. With ``along_y`` the selected ones
         are transformed along y before, and back after.
         """
-        some = [self.spectra[number] for number in numbers]
+        spectra = [self.spectra[number] for number in numbers]
         if along_y:
-            self.forward_y(some)
+            self.forward_y(spectra)
         along_z(self.spectra, numbers)
         if along_y:
-            self.plane_kernels.y_transform(some, True)
+            self.plane_kernels.y_transform(spectra, True)
 
     def divergence(self, factors: list) -> None:
         """Replace spectra along x of u_x, u_y, u_z by those of ∂x u_x, ∂y u_y, ∂z u_z.

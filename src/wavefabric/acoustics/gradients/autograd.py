@@ -65,7 +65,7 @@ def simulate_torch(
         raise MissingExtra("simulate_torch", "torch") from None
     tensors = {name: torch.as_tensor(value) for name, value in _real_parameters(parameters).items()}
     simulation = _Simulation(grid, medium, source, sensor, tensors, options)
-    wrt = tuple(name for name, one in tensors.items() if one.requires_grad and torch.is_grad_enabled())
+    wrt = tuple(name for name, tensor in tensors.items() if tensor.requires_grad and torch.is_grad_enabled())
     device = max((one.device for one in tensors.values()), key=lambda device: device.type != "cpu")
     positions: dict[str, Any] = {}  # index of each recorded quantity in the outputs
 
@@ -127,7 +127,7 @@ def simulate_jax(
     def shape_of(array: Any) -> Any:
         return jax.ShapeDtypeStruct(array.shape, jax.dtypes.canonicalize_dtype(array.dtype))
 
-    recorded = jax.tree.map(shape_of, dict(simulation.blank()))
+    recorded = jax.tree.map(shape_of, dict(simulation.zero_results()))
 
     def call(function: Callable, shapes: Any, *inputs: Any) -> Any:
         def on_host(*inputs: Any) -> Any:
@@ -188,14 +188,14 @@ class _Simulation:
 
     def __init__(self, grid: Grid, medium: Medium, source: Source, sensor: Sensor, parameters, options: dict):
         inputs = grid, medium, source, sensor, GradientSettings(**options)
-        problem, recording, how = prepare_gradient(tuple(parameters), "parameters", *inputs)
+        problem, recording, settings = prepare_gradient(tuple(parameters), "parameters", *inputs)
         for name, value in parameters.items():
             held = getattr(medium if hasattr(medium, name) else source, name)
             held = np.shape(held.signal if name == "transducer" else held)
             require(tuple(value.shape) == held, f"parameters.{name}.shape", tuple(value.shape), str(held))
         self._medium, self._source = replace(medium, reference_speed=problem.reference_speed), source
-        self._grid, self._sensor, self._inputs = grid, sensor, (problem, recording, how.dtype)
-        fixed = dict(comm=how.ranks, dt=problem.dt, steps=problem.steps, t_end=None, device="auto")
+        self._grid, self._sensor, self._inputs = grid, sensor, (problem, recording, settings.dtype)
+        fixed = dict(comm=settings.ranks, dt=problem.dt, steps=problem.steps, t_end=None, device="auto")
         self._options = options | fixed
 
     def run(self, values: Mapping[str, np.ndarray], wrt: tuple[str, ...]) -> tuple[Results, Any]:
@@ -215,7 +215,7 @@ class _Simulation:
         options = {key: value for key, value in self._options.items() if key not in ("states", "scratch")}
         return simulate(*inputs, **options), None
 
-    def blank(self) -> Results:
+    def zero_results(self) -> Results:
         """Return results of zeros with the names, shapes and types of a run's results."""
         problem, recording, dtype = self._inputs
         layout, zero = layout_of(problem, recording, dtype), np.zeros((), dtype)

@@ -149,20 +149,21 @@ def linearize(
     Arguments are those of `simulate_and_gradient`, except ``objective``, ``checkpoint`` and ``prepared``. The
     data are freed by computing the gradient, and at the end of a ``with`` block.
     """
-    how = GradientSettings(**options)
+    settings = GradientSettings(**options)
     for key in ("checkpoint", "prepared"):
-        require(getattr(how, key) is None, key, getattr(how, key), "None; `simulate_and_gradient` has one")
-    return _run(how, wrt, grid, medium, source, sensor)
+        value = getattr(settings, key)
+        require(value is None, key, value, "None; `simulate_and_gradient` has one")
+    return _run(settings, wrt, grid, medium, source, sensor)
 
 
-def _run(how: GradientSettings, wrt: Any, grid: Grid, medium: Medium, source: Source, sensor: Sensor):
+def _run(settings: GradientSettings, wrt: Any, grid: Grid, medium: Medium, source: Source, sensor: Sensor):
     names = tuple(wrt) if isinstance(wrt, tuple | list) else (wrt,)
-    problem, recording, how = prepare_gradient(names, "wrt", grid, medium, source, sensor, how)
-    return Linearization(grid, medium, source, problem, recording, names, how)
+    problem, recording, settings = prepare_gradient(names, "wrt", grid, medium, source, sensor, settings)
+    return Linearization(grid, medium, source, problem, recording, names, settings)
 
 
 def prepare_gradient(
-    names: tuple[str, ...], key: str, grid: Grid, medium: Medium, source: Any, sensor: Any, how: Any
+    names: tuple[str, ...], key: str, grid: Grid, medium: Medium, source: Any, sensor: Any, settings: Any
 ) -> tuple[Problem, Recording, GradientSettings]:
     """Return problem, recording and settings of a run to differentiate with respect to ``names``.
 
@@ -170,7 +171,7 @@ def prepare_gradient(
     by the name ``key``.
     """
     check_inputs(grid, medium, source, sensor)
-    how, prepared = _prepared(grid, medium, how)
+    settings, prepared = _prepared(grid, medium, settings)
     require(bool(names), key, names, f"one or more of {', '.join(PARAMETERS)}")
     if grid.axisymmetric:
         raise InputError("grid.axisymmetric: True has no gradient; allowed: False")
@@ -182,27 +183,27 @@ def prepare_gradient(
             raise InputError(f"{key}: {show(name)}, but {owner}.{name} is not set; allowed: what {owner} has")
         if isinstance(value, ContinuousWave):
             raise InputError(f"{key}: {show(name)}, which is a ContinuousWave; allowed: signals as arrays")
-    problem, recording, how = prepared.problem(source, sensor, how)
+    problem, recording, settings = prepared.problem(source, sensor, settings)
     check_recorded(recording)
-    return problem, recording, how
+    return problem, recording, settings
 
 
 def _prepared(
-    grid: Grid, medium: Medium, how: GradientSettings
+    grid: Grid, medium: Medium, settings: GradientSettings
 ) -> tuple[GradientSettings, PreparedSimulation]:
-    """Return settings in which ranks are set, and a `PreparedSimulation`: that of ``how``, or a new one."""
-    prepared = how.prepared
+    """Return settings in which ranks are set, and a `PreparedSimulation`, by default a new one."""
+    prepared = settings.prepared
     if prepared is None:
-        how = how.with_ranks(grid.total_shape)
-        return how, PreparedSimulation(grid, medium, how)
+        settings = settings.with_ranks(grid.total_shape)
+        return settings, PreparedSimulation(grid, medium, settings)
     same = prepared.grid is grid and prepared.medium is medium
     ensure(same, "prepared", "is of another grid or medium", "that of this call")
     for each in fields(SimulateSettings):
         if each.name in _OF_PREPARED:
             actual = "is given along with prepared simulations"
-            ensure(getattr(how, each.name) == each.default, each.name, actual, "an option of `prepare`")
-    names = _OF_PREPARED if how.steps or how.t_end else (*_OF_PREPARED, "steps", "t_end")
-    return replace(how, **{name: getattr(prepared.settings, name) for name in names}), prepared
+            ensure(getattr(settings, each.name) == each.default, each.name, actual, "an option of `prepare`")
+    names = _OF_PREPARED if settings.steps or settings.t_end else (*_OF_PREPARED, "steps", "t_end")
+    return replace(settings, **{name: getattr(prepared.settings, name) for name in names}), prepared
 
 
 class Linearization(AbstractContextManager):
@@ -210,56 +211,57 @@ class Linearization(AbstractContextManager):
 
     def __init__(
         self, grid: Grid, medium: Medium, source: Any, problem: Problem, recording: Recording,
-        names: tuple[str, ...], how: GradientSettings,
+        names: tuple[str, ...], settings: GradientSettings,
     ):  # fmt: skip
-        self._grid, self._how = grid, how
+        self._grid, self._settings = grid, settings
         self._problem, self._recording = problem, recording
         self._parameters = ParameterGradients(grid, medium, source, problem, names)
         self._simulate()
         # Graphs of automatic differentiation do not call `close`.
-        weakref.finalize(self, self._held.close)
+        weakref.finalize(self, self._open_files.close)
 
     def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
         """Free the data for the gradient, but not `results`."""
-        self._held.close()
-        self._back = None
+        self._open_files.close()
+        self._adjoint_run = None
 
     def _simulate(self) -> None:
         wrt, scaled = self._parameters.wrt, self._parameters.scaled
         with ExitStack() as stack:
-            run = AdjointRun(self._problem, self._recording, wrt, scaled, self._how)
-            self._back = stack.enter_context(closing(run))
+            run = AdjointRun(self._problem, self._recording, wrt, scaled, self._settings)
+            self._adjoint_run = stack.enter_context(closing(run))
             # Digest of the objective's derivatives with which the checkpoint's adjoint steps began.
-            self._evaluated, checkpoint, how = None, None, self._how
+            self._evaluated, checkpoint, settings = None, None, self._settings
             inputs = self._problem, self._recording, self._grid
-            if how.checkpoints is not None:
-                digest = identity(*inputs[:2], tuple(sorted(wrt)), how.dtype.str)
-                path = how.checkpoints.path
-                policy = replace(how.checkpoints, path=path.with_name(f"{path.name}.adjoint"), every=None)
-                checkpoint = RunCheckpoint(how.ranks, policy, f"{digest} {how.decomposition}")
-                stack.enter_context(locked_by_first_rank(how.ranks, checkpoint.path, "checkpoint"))
+            if settings.checkpoints is not None:
+                digest = identity(*inputs[:2], tuple(sorted(wrt)), settings.dtype.str)
+                path = settings.checkpoints.path.with_name(f"{settings.checkpoints.path.name}.adjoint")
+                policy = replace(settings.checkpoints, path=path, every=None)
+                checkpoint = RunCheckpoint(settings.ranks, policy, f"{digest} {settings.decomposition}")
+                stack.enter_context(locked_by_first_rank(settings.ranks, checkpoint.path, "checkpoint"))
             self._checkpoint = checkpoint
             if checkpoint is not None and checkpoint.find() is not None:
                 # Restore the state after the forward run, for the remaining adjoint steps.
                 arrays, state = run.restore(checkpoint)
                 self._recorded = {name.removeprefix("recorded/"): array for name, array in arrays.items()}
                 self._evaluated, report = state["objective"], Report(**state["report"])
-                self.results = Results(self._recorded, *inputs, report, writes=how.ranks.rank == 0)
+                self.results = Results(self._recorded, *inputs, report, writes=settings.ranks.rank == 0)
             else:
                 self._recorded: dict[str, np.ndarray] = {}
-                setup = None if how.prepared is None else how.prepared.setup(indexed=False)
-                self.results = solve(*inputs[:2], how, self._grid, self._keep, observer=run, setup=setup)
-                if how.prepared is not None:
-                    how.prepared.stable = True
+                setup = None if settings.prepared is None else settings.prepared.setup(indexed=False)
+                options = {"observer": run, "setup": setup}
+                self.results = solve(*inputs[:2], settings, self._grid, self._store, **options)
+                if settings.prepared is not None:
+                    settings.prepared.stable = True
             # Copies, because users may change the results in place.
             tones = {name: value for name, value in self.results.items() if is_tone(name)}
             self._tones = copy.deepcopy(tones)
-            self._held = stack.pop_all()
+            self._open_files = stack.pop_all()
 
-    def _keep(self, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    def _store(self, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Return the recorded arrays, and store them for a checkpoint of the adjoint steps."""
         self._recorded.update(arrays)
         return arrays
@@ -271,19 +273,19 @@ class Linearization(AbstractContextManager):
         derivatives with respect to `results`. Only the argument on rank 0 is used. `InputError`: it is wrong,
         or the gradient was computed before.
         """
-        run, checkpoint = self._back, self._checkpoint
+        run, checkpoint = self._adjoint_run, self._checkpoint
         if run is None:
             raise InputError("gradient: was taken already, or closed; allowed: once for each forward run")
         value, recorded = self._on_first_rank(derivatives)
         digest = identity(value, *(part for item in sorted(recorded.items()) for part in item))
         if self._evaluated not in (None, digest):
-            path = self._how.checkpoints and self._how.checkpoints.path
+            path = self._settings.checkpoints and self._settings.checkpoints.path
             what = f"is another one than when {path}.adjoint was saved"
             raise InputError(f"objective: {what}; allowed: the same, or another checkpoint")
         arrays = {f"recorded/{name}": array for name, array in self._recorded.items()}
         state = {"objective": digest, "report": asdict(self.results.report)}
         with self:
-            run.back(recorded, checkpoint, arrays, state)
+            run.run_backward(recorded, checkpoint, arrays, state)
             parameters = self._parameters
             derivatives = parameters.from_grid(run.medium(), *run.signals(parameters.points))
             gradient = Gradient(derivatives, value, self.results, run)
@@ -291,19 +293,21 @@ class Linearization(AbstractContextManager):
                 checkpoint.remove()
         return gradient
 
-    def _on_first_rank(self, said: Mapping[str, Any] | Objective) -> tuple[float, dict[str, np.ndarray]]:
+    def _on_first_rank(self, objective: Mapping[str, Any] | Objective) -> tuple[float, dict[str, np.ndarray]]:
         """Evaluate an objective on rank 0; return its value and its derivatives on all ranks.
 
-        ``said`` is the objective, or a dictionary of its derivatives, and then the value is NaN. The returned
-        derivatives have the recorder's names and layout.
+        ``objective`` may be a dictionary of its derivatives; the value is then NaN. The returned derivatives
+        have the recorder's names and layout.
         """
         derivatives: dict[str, np.ndarray] = {}
 
         def call() -> float:
-            value, arrays = (math.nan, said) if isinstance(said, Mapping) else evaluate(said, self.results)
+            value, arrays = math.nan, objective
+            if not isinstance(arrays, Mapping):
+                value, arrays = evaluate(arrays, self.results)
             arrays = as_recorded(arrays, self.results, self._tones, self._grid, self._recording)
             derivatives.update(arrays)
             return value
 
-        value = on_first_rank(self._how.ranks, call)
-        return value, broadcast(self._how.ranks, derivatives)
+        value = on_first_rank(self._settings.ranks, call)
+        return value, broadcast(self._settings.ranks, derivatives)

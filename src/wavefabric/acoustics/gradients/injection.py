@@ -32,7 +32,7 @@ class Injection:
 
     def __init__(self, stages: Stages, kernels: Any, recording: Recording, derivatives: Mapping[str, Any]):
         c = stages.coefficients
-        self._c, self._kernels, self._start = c, kernels, recording.start
+        self._coefficients, self._kernels, self._start = c, kernels, recording.start
         index, bounds, columns, by = _transposed(recording, c.subdomain)
         read, columns = np.unique(columns, return_inverse=True)
         self._points = tuple(map(c.device.asarray, (index, bounds, columns.astype(np.int64), by)))
@@ -49,18 +49,18 @@ class Injection:
         sums = {name: (quantity, number) for name, quantity, number in sum_names(recording)}
         for name, array in derivatives.items():
             quantity, number = sums.get(name, (quantity_of(name), None))
-            whole = quantity is not None and quantity.kind == "field"
-            if whole:
+            is_field = quantity is not None and quantity.kind == "field"
+            if is_field:
                 array = c.device.asarray(restrict_array(array, c.subdomain), c.dtype)
             else:
                 array = np.ascontiguousarray(array[..., read].astype(c.dtype))
             if number is None:
-                (self._finals if whole else self._series)[name] = array
+                (self._finals if is_field else self._series)[name] = array
                 continue
             part, steps = "sin" in name.split("_"), range(recording.start, c.problem.steps)
             by_step = np.zeros((c.problem.steps, 1))
             by_step[recording.start :, 0] = [weights(c.problem, recording, number, n)[part] for n in steps]
-            if whole:
+            if is_field:
                 self._field_tones.append((c.device.asarray(by_step.astype(c.dtype)), array))
             else:
                 self._tones.append((by_step, array))
@@ -70,7 +70,7 @@ class Injection:
 
         At the last step of the simulation, also add the derivatives for the final fields.
         """
-        if step == self._c.problem.steps - 1:
+        if step == self._coefficients.problem.steps - 1:
             for name, array in self._finals.items():
                 target = _target(fields, name)
                 target += array
@@ -84,7 +84,7 @@ class Injection:
         for name, block in self._blocks.items():
             self._kernels.add_readings(_target(fields, name), *self._points, block, self._clock)
         for by_step, array in self._field_tones:
-            self._c.kernels.add_pattern(fields.p, array, by_step, self._clock)
+            self._coefficients.kernels.add_pattern(fields.p, array, by_step, self._clock)
 
     def _load(self, last: int) -> None:
         """Copy derivatives up to step ``last`` to the device, those for amplitudes added to those for p."""
@@ -94,8 +94,8 @@ class Injection:
         rows: dict[str, Any] = {name: array[span] for name, array in self._series.items()}
         if self._tones:
             more = sum(by_step[first : last + 1] * array for by_step, array in self._tones)
-            rows["p"] = (more + rows.get("p", 0)).astype(self._c.dtype)
-        device = self._c.device
+            rows["p"] = (more + rows.get("p", 0)).astype(self._coefficients.dtype)
+        device = self._coefficients.device
         for name, array in rows.items():
             if name not in self._blocks:
                 self._blocks[name] = device.empty((count, array.shape[1]), array.dtype)

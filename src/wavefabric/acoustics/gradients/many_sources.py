@@ -54,12 +54,12 @@ def simulate_and_gradients(
     >>> total = sum(each["sound_speed"] for each in gradients)
     """
     require(callable(objective), "objective", objective, "a function of results and the number of a source")
-    how = GradientSettings(**options)
+    settings = GradientSettings(**options)
     one = "simulate_and_gradient for each source"
-    ensure(how.checkpoint is None, "checkpoint", "is given for many sources", one)
-    prepared = how.prepared
+    ensure(settings.checkpoint is None, "checkpoint", "is given for many sources", one)
+    prepared = settings.prepared
     if prepared is None:
-        prepared = PreparedSimulation(grid, medium, how)
+        prepared = PreparedSimulation(grid, medium, settings)
         others = {name: options[name] for name in ("states", "scratch", "progress") if name in options}
         options = others | {"prepared": prepared}
     sources, names = list(sources), tuple(wrt) if isinstance(wrt, tuple | list) else (wrt,)
@@ -97,50 +97,50 @@ class _Together:
     def gradients(self, sources: Sequence[Source]) -> list[Gradient]:
         """Return the gradient of each source."""
         inputs = self._prepared.grid, self._prepared.medium
-        how = GradientSettings(**self._options)
+        settings = GradientSettings(**self._options)
         stated = [
-            prepare_gradient(self._names, "wrt", *inputs, source, self._sensor, how) for source in sources
+            prepare_gradient(self._names, "wrt", *inputs, each, self._sensor, settings) for each in sources
         ]
         for each in stated:
             self._prepared.check(*each)
-        problems, (_, recording, how) = [problem for problem, *_ in stated], stated[0]
+        problems, (_, recording, settings) = [problem for problem, *_ in stated], stated[0]
 
-        def alone(number: int) -> Gradient:
+        def of_source(number: int) -> Gradient:
             more = self._sensor, partial(_called, self._objective, number), self._names
             return simulate_and_gradient(*inputs, sources[number], *more, **self._options)
 
-        def together(numbers: list[int]) -> list[Gradient]:
+        def of_stack(numbers: list[int]) -> list[Gradient]:
             some = {number: (sources[number], problems[number]) for number in numbers}
-            return self._of_stack(some, recording, how)
+            return self._of_stack(some, recording, settings)
 
-        return in_batches(problems, self._most(problems[0], how), alone, together)
+        return in_batches(problems, self._largest_stack(problems[0], settings), of_source, of_stack)
 
-    def _most(self, problem: Problem, how: GradientSettings) -> int:
+    def _largest_stack(self, problem: Problem, settings: GradientSettings) -> int:
         """Return how many sources fit in one stack, by grid points and by the memory for stored states."""
-        most = min(self._prepared.planes_together(), max(1, _MOST_POINTS // problem.points))
+        count = min(self._prepared.planes_together(), max(1, _MOST_POINTS // problem.points))
         if needs_states(problem, frozenset(self._names)):
-            state = Fields.nbytes(problem, Subdomain.whole(problem.shape), how.dtype)
+            state = Fields.nbytes(problem, Subdomain.whole(problem.shape), settings.dtype)
             free = self._prepared.settings.ranks.device.memory()[0]
-            most = min(most, max(1, int(_PART * free / (state * problem.steps))))
-        return most
+            count = min(count, max(1, int(_PART * free / (state * problem.steps))))
+        return count
 
     def _of_stack(
-        self, some: Mapping[int, tuple[Source, Problem]], recording: Recording, how: GradientSettings
+        self, shots: Mapping[int, tuple[Source, Problem]], recording: Recording, settings: GradientSettings
     ) -> list[Gradient]:
-        """Return the gradients of sources in one stack; ``some`` maps their numbers to (source, problem)."""
-        prepared, problems = self._prepared, [problem for _, problem in some.values()]
+        """Return the gradients of sources in one stack; ``shots`` maps their numbers to (source, problem)."""
+        prepared, problems = self._prepared, [problem for _, problem in shots.values()]
         inputs = prepared.grid, prepared.medium
-        parameters = [ParameterGradients(*inputs, *each, self._names) for each in some.values()]
+        parameters = [ParameterGradients(*inputs, *each, self._names) for each in shots.values()]
         stack = prepared.stack(problems, recording, indexed=False)
-        with closing(AdjointRun(*stack[:2], parameters[0].wrt, parameters[0].scaled, how)) as adjoint:
-            results = prepared.run_stack(problems, recording, stack, how, adjoint)
+        with closing(AdjointRun(*stack[:2], parameters[0].wrt, parameters[0].scaled, settings)) as adjoint:
+            results = prepared.run_stack(problems, recording, stack, settings, adjoint)
             values, derivatives = [], []
-            for number, each in zip(some, results, strict=True):
+            for number, each in zip(shots, results, strict=True):
                 tones = {name: np.copy(value) for name, value in each.items() if is_tone(name)}
                 value, by = evaluate(partial(_called, self._objective, number), each)
                 values.append(value)
                 derivatives.append(as_recorded(by, each, tones, prepared.grid, recording))
-            adjoint.back(_joined(derivatives, recording), None, {}, {})
+            adjoint.run_backward(_joined(derivatives, recording), None, {}, {})
             medium, (signals, products) = adjoint.medium(), adjoint.signals({})
             gradients, first = [], dict.fromkeys(parameters[0].points, 0)
             for plane, each in enumerate(parameters):

@@ -75,11 +75,11 @@ def as_recorded(
 def _in_memory(name: str, derivative: Any, values: Any, grid: Grid) -> np.ndarray:
     """Convert a derivative from the layout of the user's results ``values`` to that of the recorder."""
     if is_tone(name):
-        return np.stack([_one(name, *pair, grid) for pair in _pairs(name, derivative, values)])
-    return _one(name, derivative, values, grid)
+        return np.stack([_checked_derivative(name, *pair, grid) for pair in _pairs(name, derivative, values)])
+    return _checked_derivative(name, derivative, values, grid)
 
 
-def _one(name: str, derivative: Any, values: Any, grid: Grid) -> np.ndarray:
+def _checked_derivative(name: str, derivative: Any, values: Any, grid: Grid) -> np.ndarray:
     """Convert the derivative for a quantity, or an amplitude at one frequency, to the recorder's layout."""
     if isinstance(values, list):  # boxes: (Cx[, Cy[, Cz]], …) -> (…, points)
         d, parts = grid.dimensions, [_checked(name, *pair) for pair in _pairs(name, derivative, values)]
@@ -105,10 +105,10 @@ def _pairs(name: str, derivatives: Any, values: Any) -> Iterator[tuple[Any, Any]
 
 
 def _checked(name: str, derivative: Any, values: Any) -> np.ndarray:
-    what = f"objective: the derivative of {name}"
-    array, shape = as_array(derivative, what), np.shape(values)
+    key = f"objective: the derivative of {name}"
+    array, shape = as_array(derivative, key), np.shape(values)
     if array.shape != shape or array.dtype.kind not in "fiu":
-        raise InputError(f"{what} has the shape {array.shape}; allowed: {shape}, real")
+        raise InputError(f"{key} has the shape {array.shape}; allowed: {shape}, real")
     if not np.isfinite(array).all():
-        raise InputError(f"{what} is not finite; allowed: finite numbers")
+        raise InputError(f"{key} is not finite; allowed: finite numbers")
     return array

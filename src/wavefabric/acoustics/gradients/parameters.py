@@ -61,18 +61,18 @@ class ParameterGradients:
                 return self._signal(name, signals[name])
             if name == "density_staggered":
                 pairs = zip(staggered, self._medium.density_staggered, strict=True)
-                return tuple(self._like(*pair) for pair in pairs)
+                return tuple(self._summed_like(*pair) for pair in pairs)
             field = medium[name]
             if name == "density" and self._medium.density_staggered is None:
                 for axis, along in enumerate(staggered):
                     field = field + transposed_stagger(along, axis, self._grid.periodic[axis])
             if name == "sound_speed":
                 field = self._with_scales(field, signals, products)
-            return self._like(field, getattr(self._medium, name))
+            return self._summed_like(field, getattr(self._medium, name))
 
         return {name: of(name) for name in self._names}
 
-    def _like(self, field: np.ndarray, parameter: Any) -> Any:
+    def _summed_like(self, field: np.ndarray, parameter: Any) -> Any:
         """Convert derivatives at grid points to those for a user's parameter; for a number, sum them."""
         whole = field.astype(np.float64)
         return float(whole.sum()) if np.ndim(parameter) == 0 else self._grid.from_edges(whole)

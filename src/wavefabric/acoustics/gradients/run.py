@@ -108,7 +108,7 @@ class _StateRecording:
 
 
 class AdjointRun:
-    """An `Observer` that stores states of a forward run, and takes the adjoint steps in `back`.
+    """An `Observer` that stores states of a forward run, and takes the adjoint steps in `run_backward`.
 
     ``wrt`` names the medium parameters and sources to differentiate by, ``scaled`` the sources whose signals
     are scaled by the sound speed (`AdjointSources`). Call `close` at the end.
@@ -116,11 +116,11 @@ class AdjointRun:
 
     def __init__(
         self, problem: Problem, recording: Recording, wrt: frozenset[str], scaled: frozenset[str],
-        how: GradientSettings,
+        settings: GradientSettings,
     ):  # fmt: skip
         self._problem, self._recording, self._wrt, self._scaled = problem, recording, wrt, scaled
-        self._how, self._comm = how, how.ranks
-        cut = how.decomposition if self._comm.size > 1 else None
+        self._settings, self._comm = settings, settings.ranks
+        cut = settings.decomposition if self._comm.size > 1 else None
         self._partition = decompose(problem.shape, self._comm.size, cut, problem.stacked)
         self._store: StateStore | None = None
         self._reversal: Reversal | None = None  # none if no states are needed
@@ -160,15 +160,15 @@ class AdjointRun:
 
     def begin(self, stages: Stages, taken: int) -> StepRecording | None:
         step = Step(stages)  # without a recorder: repeated steps are not recorded again
-        self._cyclic += [step] if self._how.prepared is not None else [stages, step]
+        self._cyclic += [step] if self._settings.prepared is not None else [stages, step]
         self._stages, self._adjoint = stages, AdjointStep(stages, self._wrt, self._scaled)
-        self._forward, self._fields = _Forward(stages, step, self._poll), stages.fields
+        self._forward, self._fields = _Forward(stages, step, self._count_step), stages.fields
         if not needs_states(self._problem, self._wrt):
             return None
         device, steps = stages.coefficients.device, self._problem.steps
         arrays = self._forward.arrays()
         nbytes = state_bytes(arrays)
-        limits = self._how.states, self._how.scratch
+        limits = self._settings.states, self._settings.scratch
         later = injected_fields(self._recording, self._problem.dimensions) * stages.fields.p.nbytes
         if device.name == "cpu":  # derivatives of the series in double precision, and sorted
             later += 24 * self._recording.samples * steps
@@ -184,16 +184,16 @@ class AdjointRun:
         if self._reversal is None or not taken:
             return
         if self._recording_states is not None:
-            self._reversal.passed(taken)
+            self._reversal.note_stored(taken)
         else:
             self._reversal.after(taken)
 
     def restore(self, checkpoint: RunCheckpoint) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """Restore adjoint fields and sums from a checkpoint of the adjoint steps, instead of a forward run.
 
-        Return the other arrays and the state of the checkpoint; `back` restores the forward fields.
+        Return the other arrays and the state of the checkpoint; `run_backward` restores the forward fields.
         """
-        device, dtype = self._comm.device, self._how.dtype
+        device, dtype = self._comm.device, self._settings.dtype
         inputs = self._problem, self._recording, dtype, device, self._partition, self._comm.one_sided
         needed = needed_bytes(*inputs, indexed=False)
         needed += self.nbytes(self._problem, dtype, list(self._partition.subdomains))
@@ -209,7 +209,7 @@ class AdjointRun:
 
     # --- Back ---------------------------------------------------------------------------------------------
 
-    def back(
+    def run_backward(
         self, derivatives: Mapping[str, np.ndarray], checkpoint: RunCheckpoint | None,
         arrays: Mapping[str, np.ndarray], state: dict[str, Any],
     ) -> None:  # fmt: skip
@@ -219,19 +219,19 @@ class AdjointRun:
         and ``state``. After `restore` the steps resume from there.
         """
         began, stages, steps = working_time(), self._stages, self._problem.steps
-        self._checkpoint, self._kept, self._state = checkpoint, arrays, state
+        self._checkpoint, self._stored_arrays, self._state = checkpoint, arrays, state
         self._injection = Injection(stages, self._adjoint.kernels, self._recording, derivatives)
         self._forward.spectrum_lost = True
         stages.layout.finish_exchanges()
         if self._resumed:
             if self._reversal is not None:
-                self._bring(self._number + 1)
+                self._restore_forward(self._number + 1)
         elif checkpoint is not None:
             self._save(last=False)
         self._total, self._done = steps, 0
         if self._reversal is not None:
             self._total = advances(steps, sum(self.tiers[:3]) + 1)
-        progress = self._progress = Progress() if self._comm.rank else self._how.progress or Progress()
+        progress = self._progress = Progress() if self._comm.rank else self._settings.progress or Progress()
         again = f", {self._total - steps} forward again" if self._total > steps else ""
         progress.start(self._total, f"adjoint time steps{again}, on {self._comm.device.name}")
         try:
@@ -255,9 +255,9 @@ class AdjointRun:
             self._repeat(number, stored)
         else:
             self._take_back(number, stored)
-        self._adjoint.count(number)
+        self._adjoint.count_step(number)
         self._number, self._half = number - 1, False
-        self._poll()
+        self._count_step()
 
     def _take_back(self, number: int, stored: Any) -> None:
         """Take an adjoint step, or only its second half if a checkpoint was saved between the halves.
@@ -268,15 +268,15 @@ class AdjointRun:
         adjoint, after = self._adjoint, self._fields
         if not self._half:
             self._injection.add(adjoint.fields, number)
-            adjoint.after(number, after)
+            adjoint.transpose_pressure(number, after)
             self._half = True
         if stored is not None and not self._repeatable:  # restore the forward fields before the step
             self._fields = self._forward.fields_of(self._copies_into(self._stages.fields).parts(stored))
         elif self._reversal is not None:
-            after = adjoint.kept(after)
-            self._bring(number)
+            after = adjoint.forward_after_step(after)
+            self._restore_forward(number)
             self._stages.fields.clock[...] = number
-        adjoint.before(number, self._fields, after)
+        adjoint.transpose_motion(number, self._fields, after)
 
     @property
     def _repeatable(self) -> bool:
@@ -298,8 +298,8 @@ class AdjointRun:
 
         def work() -> None:
             self._injection.add(adjoint.fields, number)
-            adjoint.after(number, after)
-            adjoint.before(number, before, after)
+            adjoint.transpose_pressure(number, after)
+            adjoint.transpose_motion(number, before, after)
 
         kind = self._stages.sources.active(number), number >= self._recording.start, after is first
         if kind not in self._repeats:
@@ -320,15 +320,15 @@ class AdjointRun:
             self._copies[key] = StateCopies(self._comm.device, fields.named())
         return self._copies[key]
 
-    def _bring(self, number: int) -> None:
+    def _restore_forward(self, number: int) -> None:
         """Restore the forward fields to their values after ``number`` time steps."""
         assert self._reversal is not None
-        self._reversal.bring(number)
+        self._reversal.restore(number)
         self._stages.layout.finish_exchanges()
         self._forward.spectrum_lost = True
         self._fields = self._stages.fields
 
-    def _poll(self) -> None:
+    def _count_step(self) -> None:
         """Count a completed step, forward or adjoint; stop or save a checkpoint together with all ranks."""
         if self._interrupt is None:
             return
@@ -350,7 +350,7 @@ class AdjointRun:
         assert self._checkpoint is not None
         self._comm.device.synchronize()
         state = {**self._state, "step": self._number, "half": self._half}
-        arrays = self._adjoint.arrays() | self._adjoint.sources.host_arrays() | dict(self._kept)
+        arrays = self._adjoint.arrays() | self._adjoint.sources.host_arrays() | dict(self._stored_arrays)
         self._checkpoint.save(arrays, state, last)
 
     # --- Results ------------------------------------------------------------------------------------------
@@ -376,23 +376,23 @@ class AdjointRun:
         if comm.size == 1:
             return read, products
 
-        def everywhere(own: np.ndarray | None, name: str) -> np.ndarray:
+        def everywhere(local: np.ndarray | None, name: str) -> np.ndarray:
             mask, _ = c.subdomain.local_index(points[name])
-            shape = None if own is None else (own.shape[:-1], own.shape[-1] == np.count_nonzero(mask))
-            shapes = [one for one in comm.control.all_gather(shape) if one is not None]
+            shape = None if local is None else (local.shape[:-1], local.shape[-1] == np.count_nonzero(mask))
+            shapes = [each for each in comm.control.all_gather(shape) if each is not None]
             if not all(by_point for _, by_point in shapes):  # points share the signal: add the ranks' parts
-                sums = comm.control.all_gather(own)
+                sums = comm.control.all_gather(local)
                 return np.sum([one for one in sums if one is not None], axis=0)
             steps = shapes[0][0]
             columns = RankParts.of_columns(comm, np.flatnonzero(mask), mask.size)
-            return self._gathered(columns, np.zeros((*steps, 0), c.dtype) if own is None else own)
+            return self._gathered(columns, np.zeros((*steps, 0), c.dtype) if local is None else local)
 
         return (
             {name: everywhere(read.get(name), name) for name in points if name in self._wrt},
             {name: everywhere(products.get(name), name) for name in points if name in self._scaled},
         )
 
-    def _gathered(self, parts: RankParts, own: np.ndarray) -> np.ndarray:
-        """Gather the part ``own`` of each rank; return the whole array, on all ranks. All must call this."""
-        whole = parts.gather(own)
+    def _gathered(self, parts: RankParts, local: np.ndarray) -> np.ndarray:
+        """Gather the part ``local`` of each rank; return the whole array, on all ranks; collective."""
+        whole = parts.gather(local)
         return broadcast(self._comm, {} if whole is None else {"": whole})[""]

@@ -32,7 +32,7 @@ from wavefabric.runtime.lifecycle.checkpoint.run_checkpoint import RunCheckpoint
 from wavefabric.runtime.lifecycle.collective_checks import Status, check_memory, combine, locked_by_first_rank
 
 #: Largest number of steps between two exchanges of the ranks' status, and default longest step, s.
-_LOOK, _LONGEST = 20, 0.1
+_CHECK_STEPS, _LONGEST = 20, 0.1
 _TEXTS = {
     "temperature": ("degC", "at the end"),
     "temperature_max": ("degC", "highest over time"),
@@ -109,7 +109,7 @@ def heat(
         As in `RunSettings`.
     """
     ensure(not grid.axisymmetric, "grid", "is axisymmetric", "a Cartesian grid for temperatures")
-    bare = replace(grid, pml_size=0, pml_inside=True)
+    unpadded = replace(grid, pml_size=0, pml_inside=True)
     entries = pairs(schedule, "schedule", "pairs of s and a factor")
     phases = [(positive(each[0], "s", "schedule"), real(each[1], "schedule")) for each in entries]
     require(all(factor >= 0 for _, factor in phases), "schedule", schedule, "factors from 0")
@@ -123,9 +123,9 @@ def heat(
     fields = {name: _field(value, grid, name) for name, value in fields.items()}
     for name in ("density", "specific_heat", "conductivity", "perfusion_rate"):
         _field(getattr(medium, name), grid, f"thermal.{name}")
-    where = None if sensor is None else replace(sensor, record=("p",), start=0, frequencies=()).on(bare)
-    how = RunSettings(**options).with_ranks(bare.total_shape)
-    return _Run(bare, medium, fields, phases, step, where, how)()
+    where = None if sensor is None else replace(sensor, record=("p",), start=0, frequencies=()).on(unpadded)
+    settings = RunSettings(**options).with_ranks(unpadded.total_shape)
+    return _Run(unpadded, medium, fields, phases, step, where, settings)()
 
 
 def _field(value: Any, grid: Grid, key: str) -> Any:
@@ -144,10 +144,10 @@ class _Run:
     phases: list[tuple[float, float]]
     step: float
     recording: Recording | None
-    how: RunSettings
+    settings: RunSettings
 
     def __call__(self) -> Heated:
-        comm, points = self.how.ranks, math.prod(self.grid.shape)
+        comm, points = self.settings.ranks, math.prod(self.grid.shape)
         self._counts = [math.ceil(seconds / self.step * (1 - 1e-12)) for seconds, _ in self.phases]
         self._steps = sum(self._counts)
         allowed = f"up to {MOST_STEPS} time steps of {self.step:.3g} s in all"
@@ -158,7 +158,7 @@ class _Run:
         samples = 0 if self.recording is None else self.recording.samples
         need = 8 * (FIELDS * points // comm.size + samples * (self._steps + 1))
         check_memory(comm, comm.device, need, "this run", "use a smaller grid or fewer recorded points")
-        policy = self.how.checkpoints
+        policy = self.settings.checkpoints
         self._checkpoint = None if policy is None else RunCheckpoint(comm, policy, digest)
         with locked_by_first_rank(comm, policy and policy.path, "checkpoint"):
             saved = self._checkpoint and self._checkpoint.find()
@@ -172,24 +172,24 @@ class _Run:
         return result
 
     def _prepare(self) -> None:
-        self._pennes = PennesStep(self.grid, self.medium, self.fields["power"], self.how.ranks)
+        self._pennes = PennesStep(self.grid, self.medium, self.fields["power"], self.settings.ranks)
         theta = self._pennes.theta
         theta[...] = self._pennes.put(self.fields["temperature"] - self.medium.blood_temperature)
-        self._sampler, series = None, self.how.ranks.device.zeros((1, 1), np.float64)
+        self._sampler, series = None, self.settings.ranks.device.zeros((1, 1), np.float64)
         if self.recording is not None:
             self._sampler = Sampler(self._pennes.stages, self.recording)
             shape = self._steps + 1, self._sampler.samples
-            series = self.how.ranks.device.zeros(shape, np.float64)
+            series = self.settings.ranks.device.zeros(shape, np.float64)
             self._sampler.read(series, 0, theta)
         #: Arrays that a checkpoint stores.
         self._arrays = {"theta": theta, "highest": theta.copy(), "dose": 0 * theta, "series": series}
 
     def _take_steps(self, done: int) -> None:
-        progress = Progress() if self.how.progress is None else self.how.progress
-        interrupt, xp = DeferredInterrupt(), self.how.ranks.device.xp
+        progress = Progress() if self.settings.progress is None else self.settings.progress
+        interrupt, xp = DeferredInterrupt(), self.settings.ranks.device.xp
         theta, highest, dose, series = self._arrays.values()
         blood = self.medium.blood_temperature
-        progress.start(self._steps, f"time steps of the temperature on {self.how.ranks.device.name}")
+        progress.start(self._steps, f"time steps of the temperature on {self.settings.ranks.device.name}")
         rate = dose_rate(theta + blood, xp)
         try:
             with interrupt:
@@ -202,8 +202,8 @@ class _Run:
                     rate = after
                     if self._sampler is not None:
                         self._sampler.read(series, number + 1, theta)
-                    if self.how.ranks.size == 1 or number % _LOOK == 0:
-                        self._look(interrupt, number + 1)
+                    if self.settings.ranks.size == 1 or number % _CHECK_STEPS == 0:
+                        self._save_if_due(interrupt, number + 1)
                     progress.update(number + 1)
         finally:
             progress.finish()
@@ -214,19 +214,19 @@ class _Run:
             for _ in range(count):
                 yield seconds / count, factor
 
-    def _look(self, interrupt: DeferredInterrupt, done: int) -> None:
+    def _save_if_due(self, interrupt: DeferredInterrupt, done: int) -> None:
         """Save a checkpoint if it is due on rank 0 or any rank was interrupted; if interrupted, stop."""
         due = self._checkpoint is not None and self._checkpoint.due()
-        status = combine(self.how.ranks, Status(interrupt.requested, due))
+        status = combine(self.settings.ranks, Status(interrupt.requested, due))
         if self._checkpoint is not None and (status.save_due or status.interrupted):
-            self.how.ranks.device.synchronize()
+            self.settings.ranks.device.synchronize()
             self._checkpoint.save(self._arrays, {"step": done}, last=status.interrupted)
         if status.interrupted:
             interrupt.requested = True
             interrupt.stop()
 
     def _finish(self) -> Heated:
-        comm, stages = self.how.ranks, self._pennes.stages
+        comm, stages = self.settings.ranks, self._pennes.stages
         blood = self.medium.blood_temperature
         owned = stages.coefficients.subdomain.owned
         blocks = RankParts.of_blocks(comm, stages.layout.partition.subdomains)

@@ -83,7 +83,7 @@ class PennesStep:
                 z < 1e-2, 0.5 - z / 6 + z**2 / 24 - z**3 / 120, (xp.expm1(-safe) + safe) / safe**2
             )
             self._second = scale * second
-            self._rest = scale * (first - second * decay)
+            self._difference_factors = scale * (first - second * decay)
 
     def take(self, factor: float) -> None:
         """Take a step with the power times ``factor``."""
@@ -92,15 +92,15 @@ class PennesStep:
             self.stages.apply_operator(self._rate, self._first)
             self.theta += self._rate
             return
-        early = self._rate.copy()
+        change = self._rate.copy()
         self.stages.apply_operator(self._rate, self._first)
         self._rate += self.theta
         ahead = self._rate.copy()
         self._set_rate(ahead, factor)
         self.stages.apply_operator(self._rate, self._second)
-        self.stages.apply_operator(early, self._rest)
+        self.stages.apply_operator(change, self._difference_factors)
         self.theta += self._rate
-        self.theta += early
+        self.theta += change
 
     def _set_rate(self, theta: Any, factor: float) -> None:
         """Compute ∂θ/∂t from ``theta``, with the power times ``factor``, and store it in `_rate`."""

@@ -76,21 +76,22 @@ def kspaceFirstOrder(
         By default ``p`` and ``p_final``. Series have the shape (points, Nt), points in C order;
         whole-domain quantities exclude the PML, wherever it is.
     """
-    how = KSpaceOptions(grid_shape(kgrid), **options)
-    if how.save_only:  # write only the input file, with the warnings of a run
-        folder = Path(how.data_path)
+    settings = KSpaceOptions(grid_shape(kgrid), **options)
+    if settings.save_only:  # write only the input file, with the warnings of a run
+        folder = Path(settings.data_path)
         with kwave_names():
-            problem, recording = from_kwave(kgrid, medium, source, sensor, **how.objects)
+            problem, recording = from_kwave(kgrid, medium, source, sensor, **settings.objects)
             path = save_input(folder / "kwave_input.h5", problem, recording)
             warn_of(problem, PROBLEM_NAMES)
         files = {"input_file": str(path), "output_file": str(folder / "kwave_output.h5")}
-        return files if how.objects["pml_inside"] else {**files, "pml_size": how.objects["pml_size"]}
-    with CLOCK.announcing("progress" in how.run):
-        results = simulate_kwave(kgrid, medium, source, sensor, **how.objects, **how.run)
+        objects = settings.objects
+        return files if objects["pml_inside"] else {**files, "pml_size": objects["pml_size"]}
+    with CLOCK.announcing("progress" in settings.run):
+        results = simulate_kwave(kgrid, medium, source, sensor, **settings.objects, **settings.run)
     layers = zip(results.grid.pml_size, results.grid.pml_alpha, strict=True)
     # A PML without absorption is not removed.
     inside = tuple(slice(n, -n) if n and alpha else slice(None) for n, alpha in layers)
-    if how.objects["pml_inside"]:
+    if settings.objects["pml_inside"]:
         whole = [name for name in results if vector_of(name).endswith(("_final", "_all"))]
         return {**results, **{name: results[name][inside] for name in whole}}
     return dict(results)

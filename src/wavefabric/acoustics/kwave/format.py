@@ -86,14 +86,14 @@ class Reader:
     arrays requested so far to their bytes.
     """
 
-    def __init__(self, path: str | Path, wanted: str = "a k-Wave input file (HDF5)"):
+    def __init__(self, path: str | Path, description: str = "a k-Wave input file (HDF5)"):
         self.path = Path(path)
         self.outline = False
         self.sizes: dict[str, int] = {}
         # Datasets checked and scalars read already: a file is read twice, in outline first.
         self._datasets: dict[str, h5py.Dataset] = {}
         self._scalars: dict[str, int | float] = {}
-        self.file = open_hdf5(self.path, wanted)
+        self.file = open_hdf5(self.path, description)
 
     def __enter__(self) -> Self:
         return self
@@ -106,9 +106,9 @@ class Reader:
         key = dataset_key(self.path, name)
         return InputError(f"{key}: {actual}" + (f"; allowed: {allowed}" if allowed else ""))
 
-    def read(self, name: str, *most: int) -> Any:
-        """Return a whole dataset of any shape and type; `InputError` above ``most`` bytes, if given."""
-        return read(self.file, name, *most)
+    def read(self, name: str, *sizes: int) -> Any:
+        """Return a whole dataset of any shape and type; `InputError` above ``sizes`` bytes, if given."""
+        return read(self.file, name, *sizes)
 
     def reading(self, name: str) -> AbstractContextManager[None]:
         """Return a context in which errors of a damaged file name the dataset ``name``."""
@@ -171,7 +171,7 @@ class Reader:
         if not any(all(map(_fits, item.shape, shape)) for shape in shapes):
             allowed = " or ".join(f"({', '.join(map(str, shape))})" for shape in shapes)
             raise self.fault(name, f"has the shape {item.shape}", f"{allowed}, in z, y, x order")
-        check_stored(item, together=0)
+        check_stored(item, most_read=0)
         self.sizes[name] = bytes_of(item)
         if self.outline:
             return np.broadcast_to(np.zeros((), dtype), item.shape)
@@ -190,30 +190,30 @@ def _text(value: Any) -> str | None:
     return value.split("\0")[0] if isinstance(value, str) else None
 
 
-def put_attribute(where: h5py.Group | h5py.Dataset, name: str, text: str, size: int = 0) -> None:
+def put_attribute(owner: h5py.Group | h5py.Dataset, name: str, text: str, size: int = 0) -> None:
     """Write a scalar text attribute of fixed length, zero-terminated, as k-Wave writes and reads them.
 
     The attribute takes the bytes of the text, but at least ``size``. If it has had this size before, it is
     overwritten in place: nothing else in the file changes.
     """
-    data = text.encode("utf-8")
-    size = max(len(data) + 1, size)
+    encoded = text.encode("utf-8")
+    size = max(len(encoded) + 1, size)
     kind = h5py.h5t.C_S1.copy()
     kind.set_size(size)
     kind.set_strpad(h5py.h5t.STR_NULLTERM)
     kind.set_cset(h5py.h5t.CSET_ASCII if text.isascii() else h5py.h5t.CSET_UTF8)
     key = name.encode("utf-8")
-    attribute = h5py.h5a.open(where.id, key) if h5py.h5a.exists(where.id, key) else None
+    attribute = h5py.h5a.open(owner.id, key) if h5py.h5a.exists(owner.id, key) else None
     if attribute is not None and not attribute.get_type().equal(kind):
-        h5py.h5a.delete(where.id, key)
+        h5py.h5a.delete(owner.id, key)
         attribute = None
     if attribute is None:
-        attribute = h5py.h5a.create(where.id, key, kind, h5py.h5s.create(h5py.h5s.SCALAR))
-    attribute.write(np.array(data, f"S{size}"), mtype=kind)
+        attribute = h5py.h5a.create(owner.id, key, kind, h5py.h5s.create(h5py.h5s.SCALAR))
+    attribute.write(np.array(encoded, f"S{size}"), mtype=kind)
 
 
-def put_header(file: h5py.File, kind: str, description: str, date: str, **more: str) -> None:
-    """Write the header of a k-Wave file and other attributes, ``more``; ``date`` is a `strftime` format."""
+def put_header(file: h5py.File, kind: str, description: str, date: str, **attributes: str) -> None:
+    """Write the header of a k-Wave file and other ``attributes``; ``date`` is a `strftime` format."""
     texts = {
         "created_by": f"wavefabric {wavefabric.__version__}",
         "creation_date": time.strftime(date),
@@ -222,7 +222,7 @@ def put_header(file: h5py.File, kind: str, description: str, date: str, **more: 
         "major_version": "1",
         "minor_version": "2",
     }
-    for name, text in (texts | more).items():
+    for name, text in (texts | attributes).items():
         put_attribute(file, name, text)
 
 

@@ -112,12 +112,12 @@ class _Contents(Reader):
         self.header = self.attributes()
         if self.header.get("format") == "wavefabric result":
             raise InputError(f"{self.path}: is a result of wavefabric; allowed: a k-Wave input file")
-        wanted = {
+        expected = {
             "file_type": (("input",), "'input' (a k-Wave input file)"),
             "major_version": (("1",), "1"),
             "minor_version": (("0", "1", "2"), "0 or 1 or 2"),
         }
-        for name, (values, allowed) in wanted.items():
+        for name, (values, allowed) in expected.items():
             if self.header.get(name) not in values:
                 actual = f"'{self.header[name]}'" if name in self.header else "is missing"
                 raise InputError(f"{self.path}: attribute '{name}': {actual}; allowed: {allowed}")
@@ -228,15 +228,15 @@ class _Contents(Reader):
         """
         many, mode = self._scalar(f"{kind}_source_many", 1), MODES[self._scalar(f"{kind}_source_mode", 2)]
         signals: list[np.ndarray | None] = []
-        for name, flag in zip(names, flags, strict=False):
+        for name, count in zip(names, flags, strict=False):
             signals.append(None)
-            if flag:
+            if count:
                 dataset = f"{name}_source_input"
                 signal = self.array(dataset, (1, "steps", index.size if many else 1))[0]
                 steps = f"has {len(signal)} time steps"
-                if len(signal) < flag:
-                    raise self.fault(dataset, steps, f"{flag} or more, as its source flag says")
-                signals[-1] = signal[:flag]
+                if len(signal) < count:
+                    raise self.fault(dataset, steps, f"{count} or more, as its source flag says")
+                signals[-1] = signal[:count]
         return tuple(signals), mode
 
     def sensor(self) -> np.ndarray | Cuboids | None:

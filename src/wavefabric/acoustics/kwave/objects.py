@@ -137,13 +137,13 @@ def simulate_kwave(kgrid: Any, medium: Any, source: Any, sensor: Any = None, **o
     of ``kgrid``, ``kgrid.N``, wherever the PML is. docs/kwave.md lists differences from k-wave-python.
     """
     own = {each.name: options.pop(each.name) for each in fields(ObjectOptions) if each.name in options}
-    how = ResultSettings(**options)
+    settings = ResultSettings(**options)
     with kwave_names():
         grid, problem, recording, adapt = _translate(kgrid, medium, source, sensor, ObjectOptions(**own))
         names = {"names": PROBLEM_NAMES, "first_index": 1}
-        if environment.ranks() > 1 or how.comm is not None:
-            return solve(problem, recording, how, grid, adapt, **names)
-        return _LAST.solve(problem, recording, how, grid, adapt, **names)
+        if environment.ranks() > 1 or settings.comm is not None:
+            return solve(problem, recording, settings, grid, adapt, **names)
+        return _LAST.solve(problem, recording, settings, grid, adapt, **names)
 
 
 class _LastRun:
@@ -160,22 +160,23 @@ class _LastRun:
         #: Whether the last time step is known to be stable.
         self._stable = False
 
-    def solve(self, problem: Problem, recording: Recording, how: ResultSettings, *rest: Any, **more: Any):
+    def solve(self, problem: Problem, recording: Recording, settings: Any, *rest: Any, **more: Any):
         """Run a problem as `simulation.solve` does; reuse the last run's fields and operators if possible."""
-        silent, options = problem.with_medium(steps=1), (how.device, how.threads, how.precision)
+        silent = problem.with_medium(steps=1)
+        options = settings.device, settings.threads, settings.precision
         digest, last = identity(silent, *options), self._problem
         # A script may have changed arrays of the last run in place since.
         if last is not None and digest == self._digest == identity(last, *options):
             sources = {name: getattr(problem, name) for name in SOURCES}
             problem = last.with_medium(steps=problem.steps, **sources)
-            how = replace(how, check_stability=how.check_stability and not self._stable)
+            settings = replace(settings, check_stability=settings.check_stability and not self._stable)
         else:
             self._digest, self._problem, self._setup, self._stable = digest, silent, None, False
-        how = how.with_ranks(problem.shape)
-        setup, self._setup = self._setup or Setup(how), None  # a run of another thread creates a new one
-        results = solve(problem, recording, how, *rest, setup=setup, **more)
-        self._stable |= how.check_stability
-        if setup.nbytes <= how.ranks.device.memory()[0]:
+        settings = settings.with_ranks(problem.shape)
+        setup, self._setup = self._setup or Setup(settings), None  # a run of another thread creates a new one
+        results = solve(problem, recording, settings, *rest, setup=setup, **more)
+        self._stable |= settings.check_stability
+        if setup.nbytes <= settings.ranks.device.memory()[0]:
             self._setup = setup
         return results
 
@@ -235,7 +236,7 @@ def _time(kgrid: Any) -> tuple[float, int]:
         require(not isinstance(value, str), f"kgrid.{name}", value, unset)
     dt = real_number(kgrid.dt, "kgrid.dt")
     require(dt > 0, "kgrid.dt", kgrid.dt, "above 0")
-    return dt, whole_number(kgrid.Nt, "kgrid.Nt", 1)
+    return dt, whole_number(kgrid.Nt, "kgrid.Nt")
 
 
 def _grid(kgrid: Any, options: ObjectOptions) -> Grid:
@@ -302,7 +303,7 @@ def _record(sensor: Any, grid: Grid) -> tuple[Sensor, Callable]:
     described = sensor is None or hasattr(sensor, "mask") or hasattr(sensor, "record")
     require(described or hasattr(sensor, "active_elements_mask"), "sensor", sensor, "a kSensor or None")
     start = getattr(sensor, "record_start_index", None)
-    start = 1 if start is None else whole_number(start, "sensor.record_start_index", 1)
+    start = 1 if start is None else whole_number(start, "sensor.record_start_index")
     # The meaning of None in ``kspaceFirstOrder``.
     record = getattr(sensor, "record", None)
     record = ("p", "p_final") if record is None else record

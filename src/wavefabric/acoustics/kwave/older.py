@@ -94,10 +94,11 @@ def _run_as_program(
 ) -> dict[str, Any]:
     """Write k-Wave's input file, run it like k-Wave's program, and return the contents of the output."""
     kgrid, medium, source, sensor = objects
-    begun, read = time.perf_counter(), {**options.objects, "signal_order": "F", "axisymmetric": axisymmetric}
+    start_time = time.perf_counter()
+    read = {**options.objects, "signal_order": "F", "axisymmetric": axisymmetric}
     run: dict[str, Any] = {**options.run, "precision": "single", "record": recorded(sensor)}
     require_files(simulation, "simulation_options", "input_filename", "output_filename")
-    kept = simulation.save_to_disk_exit or not execution.delete_data
+    keeps_files = simulation.save_to_disk_exit or not execution.delete_data
     if axisymmetric and plain(getattr(medium, "alpha_power", None)) not in (None, 2):
         name_once("medium.alpha_power", "absorption on an axisymmetric grid is that of the power 2")
     with kwave_names():
@@ -108,7 +109,7 @@ def _run_as_program(
         problem, recording = from_kwave(kgrid, medium, source, listening, **read)
         switches = {name: getattr(problem, name) for name in ("dispersion", "k_space", "staggered")}
         # A file that is kept must be complete; a temporary one omits switches that the format lacks.
-        written = problem if kept else replace(problem, **dict.fromkeys(switches, True))
+        written = problem if keeps_files else replace(problem, **dict.fromkeys(switches, True))
         path = save_input(simulation.input_filename, written, recording)
         if simulation.save_to_disk_exit:
             warn_of(problem, PROBLEM_NAMES)
@@ -118,7 +119,7 @@ def _run_as_program(
             contents = replace(contents, problem=replace(contents.problem, **switches))
             settings = KWaveFileSettings(force=True, names=_NAMES, start=recording.start + 1, **run)
             with CLOCK.announcing("progress" in run):
-                run_input(contents, output, settings, begun)
+                run_input(contents, output, settings, start_time)
             results = _read_output(output, crop=not simulation.pml_inside)
             if execution.delete_data:
                 output.unlink(missing_ok=True)
@@ -146,7 +147,7 @@ def _timed(kgrid: Any, medium: Any, source: Any) -> Any:
 def _with_smooth_p0(source: Any, shape: tuple[int, ...], axisymmetric: bool) -> Any:
     """Return a copy of the source with the initial pressure smoothed on the grid without a PML outside."""
     grid = Grid(shape, 1.0, pml_size=0, axisymmetric=axisymmetric)
-    p0 = grid_values(getattr(source, "p0", None), grid, "source.p0", alone=False)
+    p0 = grid_values(getattr(source, "p0", None), grid, "source.p0", allows_number=False)
     if p0 is None:
         return source
     source = copy.copy(source)
@@ -191,24 +192,24 @@ def _read_output(path: Path, crop: bool) -> dict[str, Any]:
     A dataset of cuboids becomes an array of arrays, one per cuboid. ``crop`` removes the PML from the
     quantities of the whole domain.
     """
-    data: dict[str, Any] = {}
+    output: dict[str, Any] = {}
     with h5py.File(path) as file:
         for name, item in file.items():
             if isinstance(item, h5py.Dataset):
-                data[name] = item[()].squeeze()
+                output[name] = item[()].squeeze()
                 continue
-            data[name] = np.empty(len(item), object)
+            output[name] = np.empty(len(item), object)
             for i in range(len(item)):
-                data[name][i] = item[str(i + 1)][()].squeeze()
+                output[name][i] = item[str(i + 1)][()].squeeze()
     if crop:
-        lower = {axis: int(data.get(f"pml_{axis}_size", 0)) for axis in "xyz"}
-        upper = {axis: int(data[f"N{axis}"]) - lower[axis] for axis in "xyz"}
-        lower["y"] *= not data["axisymmetric_flag"]
-        for name, array in data.items():
+        lower = {axis: int(output.get(f"pml_{axis}_size", 0)) for axis in "xyz"}
+        upper = {axis: int(output[f"N{axis}"]) - lower[axis] for axis in "xyz"}
+        lower["y"] *= not output["axisymmetric_flag"]
+        for name, array in output.items():
             if vector_of(name).endswith(("_all", "_final")):
                 axes = "zyx"[-array.ndim :]
-                data[name] = array[tuple(slice(lower[axis], upper[axis]) for axis in axes)]
-    return data
+                output[name] = array[tuple(slice(lower[axis], upper[axis]) for axis in axes)]
+    return output
 
 
 kspaceFirstOrder1D = _function("kspaceFirstOrder1D", 1)

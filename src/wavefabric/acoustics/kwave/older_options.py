@@ -82,7 +82,7 @@ def keywords(
     on_gpu = execution.is_gpu_simulation if device is None else device == "gpu"
     usual_size = 10 if len(shape) == 3 and not alone else 20
     read = ObjectOptions.__dataclass_fields__
-    told = {
+    converted = {
         **{name: getattr(simulation, name) for name in read if hasattr(simulation, name)},
         "pml_size": _pml_sizes(simulation, shape, usual_size, axisymmetric),
         "pml_alpha": _pml_alphas(simulation, len(shape)),
@@ -93,7 +93,8 @@ def keywords(
         "checkpoint": _checkpoints(execution),
         "quiet": True,
     }
-    return told | ({"progress": terminal_bar()} if execution.show_sim_log or execution.verbose_level else {})
+    shows_progress = execution.show_sim_log or execution.verbose_level
+    return converted | ({"progress": terminal_bar()} if shows_progress else {})
 
 
 def recorded(sensor: Any) -> list[str]:
@@ -134,12 +135,12 @@ def _pml_alphas(simulation: Any, dimensions: int) -> tuple[Any, ...]:
     k-wave-python copies ``pml_alpha`` to each axis when options are created. If the three copies are equal
     and ``pml_alpha`` is not the default, ``pml_alpha`` was set later and counts; else the axes' values do.
     """
-    whole = plain(getattr(simulation, "pml_alpha", _PML_ALPHA))
-    alphas = each_axis(whole, dimensions, "simulation_options.pml_alpha")
+    common = plain(getattr(simulation, "pml_alpha", _PML_ALPHA))
+    alphas = each_axis(common, dimensions, "simulation_options.pml_alpha")
     each = [plain(getattr(simulation, f"pml_{axis}_alpha", None)) for axis in "xyz"]
-    if whole != _PML_ALPHA and each == each[:1] * 3:
+    if common != _PML_ALPHA and each == each[:1] * 3:
         return alphas
-    return tuple(alpha if one in (None, whole) else one for one, alpha in zip(each, alphas, strict=False))
+    return tuple(alpha if one in (None, common) else one for one, alpha in zip(each, alphas, strict=False))
 
 
 def _checkpoints(execution: Any) -> Checkpoints | None:

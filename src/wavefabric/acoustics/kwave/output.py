@@ -61,7 +61,7 @@ class KWaveOutput:
             raise InputError(f"output: {self.path} {fault}; allowed: another")
         self._file: OutputFile | None = None
         self._items: dict[str, list[h5py.Dataset]] = {}
-        self._begun = False
+        self._is_begun = False
 
     # --- Sink ----------------------------------------------------------------------------------------
 
@@ -77,7 +77,7 @@ class KWaveOutput:
         check_output(self.path, self.force)
         if rows_done:
             file = self._reopen(described, layout.run)
-            self._begun = True
+            self._is_begun = True
         else:
             self._check_unfinished()
             # All space is allocated at once, so check the free space of the disk now.
@@ -89,7 +89,7 @@ class KWaveOutput:
                     f"output: {self.path} needs {needed / 2**30:.3g} GiB for {steps} time steps (Nt), "
                     f"and {free / 2**30:.3g} GiB are free; record less, or fewer points"
                 )
-            self._begun = True
+            self._is_begun = True
             run = {"parts": described, "run": layout.run, "checkpoint": str(self.checkpoint or "")}
             write_text(self._run_file, json.dumps(run), "output", force=True)
             with self._writing():
@@ -138,7 +138,7 @@ class KWaveOutput:
 
     def abandon(self, keep: bool) -> None:
         # Without a `begin` the files belong to an earlier run.
-        if not self._begun:
+        if not self._is_begun:
             return
         if keep and self._file is not None:
             with contextlib.suppress(OSError):  # the first error is the one to show
@@ -146,7 +146,7 @@ class KWaveOutput:
         self._close()
         if not keep:
             self._remove_working_files()
-        self._begun = False
+        self._is_begun = False
 
     # --- The file ------------------------------------------------------------------------------------
 
@@ -197,16 +197,16 @@ class KWaveOutput:
 
     def _reopen(self, described: str, run: str) -> OutputFile:
         fault = "is missing, the checkpoint needs what it holds; remove the checkpoint and start anew"
-        again = "remove it and the checkpoint and start anew"
+        remedy = "remove it and the checkpoint and start anew"
         if self._partial.exists():
             try:
                 self._file = OutputFile(self._partial, "r+", **OPEN_OPTIONS)
                 earlier = self._read_run()
                 if earlier.get("parts") == described and earlier.get("run") == run:
                     return self._file
-                fault = f"belongs to another run than the checkpoint; {again}"
+                fault = f"belongs to another run than the checkpoint; {remedy}"
             except (OSError, KeyError, RuntimeError):
-                fault = f"is damaged; {again}"
+                fault = f"is damaged; {remedy}"
         self._close()
         raise InputError(f"output: {self._partial} {fault}")
 
@@ -227,7 +227,7 @@ class KWaveOutput:
     def _remove_working_files(self) -> None:
         self._partial.unlink(missing_ok=True)
         self._run_file.unlink(missing_ok=True)
-        self._begun = False
+        self._is_begun = False
 
 
 def working_names(path: Path) -> tuple[Path, Path, Path]:

@@ -85,37 +85,39 @@ def run_kwave_file(input: str | Path, output: str | Path, **options: Any) -> Rep
         Cost of the run, the same on all ranks. If ``steps < total_steps``, a checkpoint ended the run
         (`Checkpoints.stop`): repeat the call to resume.
     """
-    begun = time.perf_counter()
-    how = KWaveFileSettings(**options)
+    start_time = time.perf_counter()
+    settings = KWaveFileSettings(**options)
     device: Any = None
-    if how.comm is None and environment.ranks() == 1:
-        device = get_device(how.device, how.threads) if isinstance(how.device, str) else how.device
-        how = replace(how, device=device)
-        begin_compiling(device, how.dtype)  # while the file is read
+    if settings.comm is None and environment.ranks() == 1:
+        device = settings.device
+        device = get_device(device, settings.threads) if isinstance(device, str) else device
+        settings = replace(settings, device=device)
+        begin_compiling(device, settings.dtype)  # while the file is read
     else:
-        how = how.with_ranks()  # several ranks check together whether they have the memory
+        settings = settings.with_ranks()  # several ranks check together whether they have the memory
     inputs = read_input(input, device)
-    if how.steps is not None:
-        inputs = replace(inputs, problem=replace(inputs.problem, steps=how.steps))
-    return run_input(inputs, output, how, begun)
+    if settings.steps is not None:
+        inputs = replace(inputs, problem=replace(inputs.problem, steps=settings.steps))
+    return run_input(inputs, output, settings, start_time)
 
 
-def run_input(inputs: KWaveInput, output: str | Path, how: KWaveFileSettings, begun: float) -> Report:
-    """Run the contents of an input file and write ``output``; ``begun`` is the time when reading began."""
+def run_input(inputs: KWaveInput, output: Any, settings: KWaveFileSettings, start_time: float) -> Report:
+    """Run the contents of an input file and write ``output``; reading began at ``start_time``."""
     path = inputs.path
-    names = {**dataset_names(path), "alpha_power": f"{path}: alpha_power", "where": f"{path}: ", **how.names}
-    recording = _recording(inputs, how)
-    how = how.with_ranks(inputs.problem.shape)
-    saved = how.checkpoints
+    names = {**dataset_names(path), "alpha_power": f"{path}: alpha_power", "where": f"{path}: "}
+    names |= settings.names
+    recording = _recording(inputs, settings)
+    settings = settings.with_ranks(inputs.problem.shape)
+    saved = settings.checkpoints
     handed_on = ("compression", "copy_sensor_mask", "force", "threads")
-    same: dict[str, Any] = {key: getattr(how, key) for key in handed_on}
-    same |= {"start": how.start - 1, "checkpoint": saved and saved.path, "plan": how.ranks.plan}
+    same: dict[str, Any] = {key: getattr(settings, key) for key in handed_on}
+    same |= {"start": settings.start - 1, "checkpoint": saved and saved.path, "plan": settings.ranks.plan}
     make = partial(KWaveOutput, Path(output), inputs, **same)
-    sink = on_all_ranks(how.ranks, lambda: None if how.ranks.rank else make())
+    sink = on_all_ranks(settings.ranks, lambda: None if settings.ranks.rank else make())
     otherwise = names.get("check_stability=False", "check_stability=False")
-    check_run(inputs.problem, how, names, names["where"], otherwise and f", or {otherwise}", advice="")
-    how.started(inputs)
-    return run(inputs.problem, recording, sink, how, time.perf_counter() - begun)
+    check_run(inputs.problem, settings, names, names["where"], otherwise and f", or {otherwise}", advice="")
+    settings.started(inputs)
+    return run(inputs.problem, recording, sink, settings, time.perf_counter() - start_time)
 
 
 def _recording(inputs: KWaveInput, options: KWaveFileSettings) -> Recording:

@@ -50,7 +50,7 @@ def read_source(source: Any, grid: Grid, options: ObjectOptions) -> Source:
         allowed = "'additive', 'additive-no-correction' or 'dirichlet'"
         require(isinstance(mode, str), f"source.{name}", mode, allowed)
         inputs[name] = mode.replace("-", "_")
-    p0 = grid_values(getattr(source, "p0", None), grid, "source.p0", alone=False)
+    p0 = grid_values(getattr(source, "p0", None), grid, "source.p0", allows_number=False)
     return kind(p0=p0, smooth=options.smooth_p0 and grid.dimensions > 1, **inputs)
 
 

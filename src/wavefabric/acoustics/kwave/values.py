@@ -118,15 +118,15 @@ def real_number(value: Any, key: str) -> float:
     return float(array.reshape(-1)[0])
 
 
-def whole_number(value: Any, key: str, least: int) -> int:
-    """Return one whole number of at least ``least``, alone or in an array."""
+def whole_number(value: Any, key: str) -> int:
+    """Return one whole number from 1, alone or in an array."""
     number = real_number(value, key)
-    require(number == number // 1 and least <= number < 2**53, key, value, f"a whole number from {least}")
+    require(number == number // 1 and 1 <= number < 2**53, key, value, "a whole number from 1")
     return int(number)
 
 
-def grid_values(value: Any, grid: Grid, key: str, alone: bool = True) -> Any:
-    """Return a value as an array of the grid's shape, or as one float if ``alone`` allows it; keep None.
+def grid_values(value: Any, grid: Grid, key: str, allows_number: bool = True) -> Any:
+    """Return a value as an array of the grid's shape, or as a float if it may be a number; keep None.
 
     Arrays flattened in C order are accepted, as by k-wave-python. Other shapes with as many values, which
     k-wave-python reshapes too, are an `InputError` here.
@@ -134,10 +134,10 @@ def grid_values(value: Any, grid: Grid, key: str, alone: bool = True) -> Any:
     if value is None:
         return None
     array, points = real_array(value, key), math.prod(grid.shape)
-    if array.size == 1 and alone:
+    if array.size == 1 and allows_number:
         return float(array.reshape(-1)[0])
     flat = tuple(n for n in array.shape if n > 1) in ((points,), grid.shape)
-    what = f"{grid.shape}, that of the grid, or flattened" + (", or one number" if alone else "")
+    what = f"{grid.shape}, that of the grid, or flattened" + (", or one number" if allows_number else "")
     require(array.shape == grid.shape or flat, key, f"shape {array.shape}", what)
     return array.reshape(grid.shape)
 

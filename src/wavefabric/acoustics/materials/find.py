@@ -8,6 +8,7 @@ import numpy as np
 
 from wavefabric.acoustics.problem import Problem
 from wavefabric.acoustics.setup_passes import run_setup, threads_for
+from wavefabric.base.units import counted
 from wavefabric.runtime.device.views import address as memory_address
 from wavefabric.runtime.kernels.cpu_launch import address
 
@@ -18,7 +19,7 @@ AT_POINTS = ("speed", "density", "ratio", "tau")
 #: The density at the points of u_x, u_y and u_z.
 STAGGERED = ("staggered_x", "staggered_y", "staggered_z")
 #: Names of the parameters in words.
-_WORDS = {"speed": "sound speed", "density": "density", "ratio": "B/A", "tau": "absorption"}
+_LABELS = {"speed": "sound speed", "density": "density", "ratio": "B/A", "tau": "absorption"}
 #: Fewest points per thread: with fewer, a separate table per thread costs more time than it saves.
 _THREAD = 1 << 19
 #: Points per piece of a sample, and by how many pieces the sampled position moves from plane to plane: a
@@ -26,37 +27,37 @@ _THREAD = 1 << 19
 _BLOCK, _SKIP = 256, 7919
 
 
-class Sets:
+class ValueCombinations:
     """Finds the different combinations of values in ``arrays``, (Nz, Ny, Nx) each, rounded to ``dtype``.
 
-    A combination, called a set, holds the values of all arrays at one grid point; values are compared bit by
-    bit. ``full`` is true once there are more than ``limit`` sets; ``values`` (sets, arrays) lists them in
-    arbitrary order. ``sample_only`` reads only a sample of points; the grid may have more sets.
+    A combination holds the values of all arrays at one grid point; values are compared bit by bit. ``full``
+    is true once there are more than ``limit``; ``values`` (combinations, arrays) lists them in arbitrary
+    order. ``sample_only`` reads only a sample of points; the grid may have more combinations.
     """
 
     def __init__(self, arrays: Sequence[np.ndarray], dtype, limit: int, sample_only: bool = False):
         self._dtype, self._limit = np.dtype(dtype), limit
-        #: Number of slots of the hash table, which stores set numbers.
+        #: Number of slots of the hash table, which stores numbers of combinations.
         self._slots = 1 << (4 * limit - 1).bit_length()
         arrays = [_readable(array) for array in arrays]
         planes, plane = len(arrays[0]), arrays[0][0].size
-        # Read a sample first: in most media that have too many sets, the sample has too many already.
+        # Read a sample first: in most media with too many combinations, the sample has too many.
         self._tables = self._collected(arrays, _sample(planes, plane, 4 * limit), 1)
         if sample_only:
             return
         threads = max(1, min(threads_for(planes * plane), planes * plane // _THREAD, planes))
-        whole = [(z, 0, plane) for z in _spread(planes)]
+        all_pieces = [(z, 0, plane) for z in _spread(planes)]
         if threads == 1:
-            self._collected(arrays, whole, 1, self._tables)
+            self._collected(arrays, all_pieces, 1, self._tables)
             return
         if self.full:
             return
-        parts = self._collected(arrays, whole, threads)
-        for sets, count in zip(parts.sets, parts.counts, strict=True):
+        parts = self._collected(arrays, all_pieces, threads)
+        for combinations, count in zip(parts.combinations, parts.counts, strict=True):
             if count > limit:
                 self._tables.counts[0] = limit + 1
             elif not self.full:
-                columns = [np.ascontiguousarray(column)[None] for column in sets[:count].T]
+                columns = [np.ascontiguousarray(column)[None] for column in combinations[:count].T]
                 self._collected(columns, [(0, 0, int(count))], 1, self._tables)
 
     def _collected(
@@ -66,24 +67,24 @@ class Sets:
         parts: int,
         tables: "_Tables | None" = None,
     ) -> "_Tables":
-        """Return hash tables of the different sets in ``pieces`` of the arrays.
+        """Return hash tables of the different combinations in ``pieces`` of the arrays.
 
-        A piece is (plane, first, end), a range of values in a plane. The sets are added to ``tables``, by
-        default to ``parts`` new ones, one per thread.
+        A piece is (plane, first, end), a range of values in a plane. The combinations are added
+        to ``tables``, by default to ``parts`` new ones, one per thread.
         """
         if tables is None:
             positions = np.empty((parts, self._slots), np.int32)
-            sets = np.empty((parts, self._limit, len(arrays)), self._dtype)
-            tables = _Tables(positions, sets, np.full(parts, -1, np.int64))
-        where = self._slots, address(tables.positions), address(tables.sets), tables.counts
+            combinations = np.empty((parts, self._limit, len(arrays)), self._dtype)
+            tables = _Tables(positions, combinations, np.full(parts, -1, np.int64))
+        table_arguments = self._slots, address(tables.positions), address(tables.combinations), tables.counts
         points = sum(end - first for _, first, end in pieces)
-        facts = _facts(arrays), np.array(pieces, np.int64), self._limit
-        run_setup("collect_sets", self._dtype, points, *facts, *where, threads=parts)
+        array_arguments = _layouts(arrays), np.array(pieces, np.int64), self._limit
+        run_setup("collect_sets", self._dtype, points, *array_arguments, *table_arguments, threads=parts)
         return tables
 
     @property
     def full(self) -> bool:
-        """Whether there are more sets than the limit."""
+        """Whether there are more combinations than the limit."""
         return len(self) > self._limit
 
     def __len__(self) -> int:
@@ -91,19 +92,19 @@ class Sets:
 
     @property
     def values(self) -> np.ndarray:
-        return self._tables.sets[0, : len(self)]
+        return self._tables.combinations[0, : len(self)]
 
     def index(self, arrays: Sequence[np.ndarray], dtype) -> np.ndarray:
-        """Return the number of the set at each grid point, an index (Nz, Ny, Nx) into `values`.
+        """Return the combination's number at each grid point, an index (Nz, Ny, Nx) into `values`.
 
-        Raises `RuntimeError` if a point's values are none of the sets, because the arrays have changed.
+        Raises `RuntimeError` if a point's values are no known combination, because the arrays have changed.
         """
         index, missing = np.empty(np.shape(arrays[0]), dtype), np.zeros(1, np.int64)
         arrays = [_readable(array) for array in arrays]
-        where = self._slots, address(self._tables.positions), address(self._tables.sets)
+        table_arguments = self._slots, address(self._tables.positions), address(self._tables.combinations)
         out = address(index), index.itemsize, address(missing)
         shape = index[0].size, len(index)
-        run_setup("index_sets", self._dtype, index.size, _facts(arrays), *shape, *where, *out)
+        run_setup("index_sets", self._dtype, index.size, _layouts(arrays), *shape, *table_arguments, *out)
         if missing[0]:
             raise RuntimeError("the medium's arrays have changed since its materials were found")
         return index
@@ -114,10 +115,10 @@ _Piece = tuple[int, int, int]
 
 
 class _Tables(NamedTuple):
-    """Holds for each thread a hash table (slots,), the sets in it (limit, arrays), and their number."""
+    """Holds for each thread a hash table (slots,), its combinations (limit, arrays), and their number."""
 
     positions: np.ndarray
-    sets: np.ndarray
+    combinations: np.ndarray
     counts: np.ndarray
 
 
@@ -131,10 +132,10 @@ def _readable(array: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(array, wide)
 
 
-def _facts(arrays: Sequence[np.ndarray]) -> np.ndarray:
+def _layouts(arrays: Sequence[np.ndarray]) -> np.ndarray:
     """Return an int64 array (arrays, 3): address, bytes of a value, and values from plane to plane."""
-    facts = [(memory_address(each), each.itemsize, each.strides[0] // each.itemsize) for each in arrays]
-    return np.array(facts, np.int64)
+    layouts = [(memory_address(each), each.itemsize, each.strides[0] // each.itemsize) for each in arrays]
+    return np.array(layouts, np.int64)
 
 
 def _sample(planes: int, plane: int, points: int) -> list[_Piece]:
@@ -168,34 +169,34 @@ class IndexedGroup:
 
     names: tuple[str, ...]
     columns: tuple[str, ...]
-    sets: Sets
+    combinations: ValueCombinations
     bits: int
 
     def values(self, column: str) -> np.ndarray | None:
         """Return the values of array ``column`` per material, (materials,); None if the group lacks it."""
-        return self.sets.values[:, self.columns.index(column)] if column in self.columns else None
+        return self.combinations.values[:, self.columns.index(column)] if column in self.columns else None
 
     def index(self, problem: Problem) -> np.ndarray:
         """Return the number of the material at each grid point, (Nz, Ny, Nx)."""
         arrays = _arrays(problem)
-        return self.sets.index([arrays[name] for name in self.columns], f"u{self.bits // 8}")
+        return self.combinations.index([arrays[name] for name in self.columns], f"u{self.bits // 8}")
 
     def nbytes(self, points: int, itemsize: int) -> int:
         """Return the bytes of index and table, which has all columns of `AT_POINTS` or none of them."""
         width = len(AT_POINTS) * any(name in AT_POINTS for name in self.names)
         width += sum(name in STAGGERED for name in self.names)
-        return points * self.bits // 8 + len(self.sets) * width * itemsize
+        return points * self.bits // 8 + len(self.combinations) * width * itemsize
 
     def describe(self) -> str:
         """Return a text with the parameters and the number of materials, not counting staggered densities."""
-        at = [k for k, name in enumerate(self.columns) if name not in STAGGERED]
-        if not at:
+        positions = [k for k, name in enumerate(self.columns) if name not in STAGGERED]
+        if not positions:
             axes = ", ".join(name[-1] for name in self.names)
-            return f"density staggered along {axes} of {_counted(len(self.sets), 'value')}"
-        count = _different_rows(self.sets.values[:, at])
-        words = [word for name, word in _WORDS.items() if name in self.names]
-        words += ["staggered densities"] * (self.names[-1] in STAGGERED)
-        return f"{', '.join(words)} of {_counted(count, 'material')}"
+            return f"density staggered along {axes} of {counted(len(self.combinations), 'value')}"
+        count = _different_rows(self.combinations.values[:, positions])
+        labels = [label for name, label in _LABELS.items() if name in self.names]
+        labels += ["staggered densities"] * (self.names[-1] in STAGGERED)
+        return f"{', '.join(labels)} of {counted(count, 'material')}"
 
 
 @dataclass(frozen=True)
@@ -241,23 +242,19 @@ def find_materials(problem: Problem, dtype) -> Materials:
     return problem.fact(("materials", dtype.str), lambda: _Search(problem, dtype).materials())
 
 
-def _counted(count: int, what: str) -> str:
-    return f"{count} {what}" if count == 1 else f"{count} {what}s"
-
-
 class _Search:
     def __init__(self, problem: Problem, dtype: np.dtype, limit: int = LIMIT):
         self._arrays, self._dtype, self._limit = _arrays(problem), dtype, limit
         self._points = problem.points
-        #: Combinations of arrays with too many sets; every larger combination has too many as well.
+        #: Sets of arrays with too many combinations of values; every larger set has too many as well.
         self._full: list[frozenset[str]] = []
-        made_of = {name: (name,) for name in (*AT_POINTS, *STAGGERED)} | {"tau": ("speed", "alpha")}
+        array_names = {name: (name,) for name in (*AT_POINTS, *STAGGERED)} | {"tau": ("speed", "alpha")}
         if problem.absorption == "none":
-            del made_of["tau"]
+            del array_names["tau"]
         #: Parameters that vary in space, and the arrays that determine them.
         self._columns = {
             name: result
-            for name, columns in made_of.items()
+            for name, columns in array_names.items()
             if (result := [column for column in columns if column in self._arrays])
         }
 
@@ -273,34 +270,35 @@ class _Search:
         groups = () if result is None else (result,)
         if (together := self._group(staggered)) is not None:
             return Materials((*groups, together))
-        alone = self._alone(staggered)
+        alone = self._single_groups(staggered)
         if len(alone) == len(staggered):
             groups = *groups, *(replace(each, bits=max(group.bits for group in alone)) for each in alone)
         return Materials(groups)
 
     def _largest_group(self, names: Sequence[str]) -> IndexedGroup | None:
         """Return a group of as many of ``names`` as one index can serve, those with fewest values first."""
-        samples = {name: self._sets([name], sample_only=True) for name in names}
-        sizes = {name: len(sets) for name, sets in samples.items() if sets is not None}
-        together: list[str] = []
+        samples = {name: self._combinations([name], sample_only=True) for name in names}
+        sizes = {name: len(sample) for name, sample in samples.items() if sample is not None}
+        joined: list[str] = []
         for name in sorted(sizes, key=sizes.__getitem__):
-            if self._sets([*together, name], sample_only=True) is not None:
-                together.append(name)
-        for count in range(len(together), 0, -1):
-            if (group := self._group(together[:count])) is not None:
+            if self._combinations([*joined, name], sample_only=True) is not None:
+                joined.append(name)
+        for count in range(len(joined), 0, -1):
+            if (group := self._group(joined[:count])) is not None:
                 return group
         return None
 
-    def _alone(self, names: Sequence[str]) -> list[IndexedGroup]:
+    def _single_groups(self, names: Sequence[str]) -> list[IndexedGroup]:
         """Return a group of one parameter for each of ``names`` that saves memory with its own index."""
         return [group for name in names if (group := self._group([name])) is not None]
 
     def _group(self, names: Sequence[str]) -> IndexedGroup | None:
-        """Return a group of all ``names`` with one index; None if it has too many sets or saves no memory."""
-        if not names or (sets := self._sets(names)) is None:
+        """Return a group of all ``names`` with one index; None if it has too many or saves nothing."""
+        if not names or (combinations := self._combinations(names)) is None:
             return None
         names = [name for name in (*AT_POINTS, *STAGGERED) if name in names]
-        group = IndexedGroup(tuple(names), self._columns_of(names), sets, 8 if len(sets) <= 256 else 16)
+        bits = 8 if len(combinations) <= 256 else 16
+        group = IndexedGroup(tuple(names), self._columns_of(names), combinations, bits)
         item = self._dtype.itemsize
         return group if group.nbytes(self._points, item) < len(names) * self._points * item else None
 
@@ -309,16 +307,17 @@ class _Search:
         ordered = (name for name in (*AT_POINTS, *STAGGERED) if name in names)
         return tuple(dict.fromkeys(column for name in ordered for column in self._columns[name]))
 
-    def _sets(self, names: Sequence[str], sample_only: bool = False) -> Sets | None:
-        """Return the sets of values of parameters ``names``, or of a sample; None if they are too many."""
+    def _combinations(self, names: Sequence[str], sample_only: bool = False) -> ValueCombinations | None:
+        """Return the combinations of values of parameters ``names``, or of a sample; None if too many."""
         columns = self._columns_of(names)
         if any(full <= set(columns) for full in self._full):
             return None
-        sets = Sets([self._arrays[column] for column in columns], self._dtype, self._limit, sample_only)
-        if sets.full:
+        arrays = [self._arrays[column] for column in columns]
+        combinations = ValueCombinations(arrays, self._dtype, self._limit, sample_only)
+        if combinations.full:
             self._full.append(frozenset(columns))
             return None
-        return sets
+        return combinations
 
 
 def medium_values(problem: Problem) -> dict[str, float | np.ndarray | None]:

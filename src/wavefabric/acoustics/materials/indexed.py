@@ -31,13 +31,13 @@ class Indexed:
     def bits(self) -> int:
         return 8 * self.index.dtype.itemsize
 
-    def part(self, where: tuple[slice, ...]) -> "Indexed":
-        """Return this parameter in the block ``where`` of the grid, without its table."""
-        return Indexed(self.values, self.index[where])
+    def part(self, block: tuple[slice, ...]) -> "Indexed":
+        """Return this parameter in the block ``block`` of the grid, without its table."""
+        return Indexed(self.values, self.index[block])
 
-    def __getitem__(self, where):
-        """Return the values of the parameter at the grid points ``where``, as a new array."""
-        return self.values[self.index[where]]
+    def __getitem__(self, points):
+        """Return the values of the parameter at the grid points ``points``, as a new array."""
+        return self.values[self.index[points]]
 
     def fill(self, out) -> None:
         """Write the values of the full grid into ``out``, (Nz, Ny, Nx), plane by plane."""
@@ -57,7 +57,7 @@ def indexed_parameters(
     result = {}
     for group in materials.groups:
         index = device.asarray(group.index(problem))
-        size = len(group.sets)
+        size = len(group.combinations)
         table = device.zeros((size, len(AT_POINTS)), dtype) if set(group.names) & set(AT_POINTS) else None
 
         def row(column: str, otherwise: Any, group=group, size=size) -> Any:

@@ -63,8 +63,8 @@ class FusedGlobalLayout(FusedLayout):
         _, planes, _, columns = boxes(cut.shape, cut.grid)
         forth, back = transpose_messages(planes, columns), transpose_messages(columns, planes)
         c, flat, tall = self.coefficients, self._spectrum_shape(), self.coefficients.half_shape
-        self._forth = [region_exchange(comm, forth, flat, tall, c.complex) for _ in range(3)]
-        self._back = [region_exchange(comm, back, tall, flat, c.complex) for _ in range(3)]
+        self._to_columns = [region_exchange(comm, forth, flat, tall, c.complex) for _ in range(3)]
+        self._to_planes = [region_exchange(comm, back, tall, flat, c.complex) for _ in range(3)]
         self._columns = [c.device.empty(tall, c.complex) for _ in range(3)]
 
     def _kernels(self) -> tuple[AxisKernels, AxisKernels]:
@@ -82,14 +82,14 @@ class FusedGlobalLayout(FusedLayout):
     def _send_planes(self, number: int, along_y: bool) -> None:
         if along_y:
             self.plane_kernels.y_transform([self.spectra[number]], False)
-        self._forth[number].start([self.spectra[number]])
+        self._to_columns[number].start([self.spectra[number]])
 
     def _send_columns(self, number: int) -> None:
-        self._back[number].start([self._columns[number]])
+        self._to_planes[number].start([self._columns[number]])
 
     def _receive(self, number: int, planes: bool) -> None:
         """Wait until the other ranks' parts of spectrum ``number`` are here, as ``planes`` or as columns."""
-        exchange, arrays = (self._back, self.spectra) if planes else (self._forth, self._columns)
+        exchange, arrays = (self._to_planes, self.spectra) if planes else (self._to_columns, self._columns)
         exchange[number].finish([arrays[number]])
 
     def gradient(self) -> None:
@@ -151,7 +151,7 @@ class OneSidedLayout(FusedGlobalLayout):
         self._timeout = comm.timeout("transposes")
         capacity = [comm.symmetric((3, max(map(math.prod, shapes))), c.complex) for shapes in (flat, tall)]
         self._flat, self._columns = (
-            [each[: math.prod(shapes[comm.rank])].reshape(shapes[comm.rank]) for each in here.own]
+            [each[: math.prod(shapes[comm.rank])].reshape(shapes[comm.rank]) for each in here.local]
             for here, shapes in zip(capacity, (flat, tall), strict=True)
         )
         # Flags of received data, by direction, spectrum and sender; counts of calls, blocks and waits.
@@ -167,7 +167,7 @@ class OneSidedLayout(FusedGlobalLayout):
         tables = np.zeros((2, 3), scatter_type(comm.size))
         for route, symmetric in enumerate((capacity[1], capacity[0])):
             bases = device.to_host(symmetric.addresses).astype(np.int64)
-            whole = symmetric.own[0].nbytes
+            whole = symmetric.local[0].nbytes
             for number in range(3):
                 entry = tables[route, number]
                 counts = device.address(self._counts) + 12 * (3 * route + number)
@@ -201,7 +201,7 @@ class OneSidedLayout(FusedGlobalLayout):
 
     def _receive(self, number: int, planes: bool) -> None:
         if self._timeout.waits:
-            flags, taken = self._flags.own[int(planes), number], self._counts[int(planes), number, 2:]
+            flags, taken = self._flags.local[int(planes), number], self._counts[int(planes), number, 2:]
             self.column_kernels.await_ranks(flags, taken, self.comm.rank, self._timeout)
 
 
@@ -224,7 +224,7 @@ class FusedLocalLayout(FusedLayout):
             overlap[z, y] = False
         self._overlap_rows = c.device.asarray(np.flatnonzero(overlap).astype(np.int32))
         #: Planes that are transformed along y while the overlaps are exchanged.
-        self._early = z if whole_rows and y == slice(0, ny) else slice(0, 0)
+        self._early_rows = z if whole_rows and y == slice(0, ny) else slice(0, 0)
         if c.lossy and not c.stokes:  # p is unused until it is computed, so at most one more field is needed
             sent = np.zeros(c.shape[:2], np.uint8)
             for message in halo_messages(self.partition):
@@ -257,14 +257,14 @@ class FusedLocalLayout(FusedLayout):
             self.plane_kernels.x_forward(fields, spectra, self._overlap_rows)
 
     def forward_y(self, spectra: list) -> None:
-        early = self._early
-        if self.pending is None or early.start == early.stop:
+        rows = self._early_rows
+        if self.pending is None or rows.start == rows.stop:
             self.finish_exchanges()
             self.plane_kernels.y_transform(spectra, False)
             return
-        self.plane_kernels.y_transform([s[early] for s in spectra], False)
+        self.plane_kernels.y_transform([s[rows] for s in spectra], False)
         self.finish_exchanges()
-        for planes in (slice(0, early.start), slice(early.stop, spectra[0].shape[0])):
+        for planes in (slice(0, rows.start), slice(rows.stop, spectra[0].shape[0])):
             if planes.start < planes.stop:
                 self.plane_kernels.y_transform([s[planes] for s in spectra], False)
 

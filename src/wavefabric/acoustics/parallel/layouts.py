@@ -87,10 +87,10 @@ class HaloExchange:
             if self.weights is not None:
                 z, y, x = self.weights
                 field *= z[:, None, None] * y[:, None] * x
-            self._returns.run([field], [field])
+            self._reverse_exchange.run([field], [field])
 
     @cached_property
-    def _returns(self) -> RegionSum:
+    def _reverse_exchange(self) -> RegionSum:
         reverse = [message.reversed() for message in self._messages]
         return RegionSum(self._comm, reverse, self._shape, self._shape, self._dtype)
 

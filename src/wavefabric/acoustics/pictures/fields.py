@@ -88,22 +88,22 @@ def plot_field(field: Any, grid: Grid, **options: Any) -> Figure:
     ``axes``: Matplotlib axes to draw in, instead of a new figure.
     ``path``: file in which the figure is saved, 160 dots per inch.
     """
-    how = FieldPicture(**options)
-    names = "xy" if grid.dimensions == 2 else "xyz".replace(how.normal, "")
+    settings = FieldPicture(**options)
+    names = "xy" if grid.dimensions == 2 else "xyz".replace(settings.normal, "")
 
     def cut(values: Any) -> np.ndarray:
-        return plane(values, grid, how.normal, how.at)
+        return plane(values, grid, settings.normal, settings.at)
 
-    values = cut(field).astype(float) * how.scale
+    values = cut(field).astype(float) * settings.scale
     ensure(np.isfinite(values).all(), "field", "has values that are not finite", "finite numbers")
-    top = float(values.max()) if how.peak is None else how.peak * how.scale
+    top = float(values.max()) if settings.peak is None else settings.peak * settings.scale
     ensure(top > 0, "field", "has no value above 0", "a positive field, such as p_max_all")
-    zero = np.zeros(grid.dimensions) if how.origin is None else np.asarray(how.origin, float)
-    require(zero.shape == (grid.dimensions,), "origin", how.origin, f"{grid.dimensions} numbers, m")
+    zero = np.zeros(grid.dimensions) if settings.origin is None else np.asarray(settings.origin, float)
+    require(zero.shape == (grid.dimensions,), "origin", settings.origin, f"{grid.dimensions} numbers, m")
     millimetres = {a: (x - x0) * 1e3 for a, x, x0 in zip("xyz", grid.coordinates, zero, strict=False)}
     right = max(names, key=lambda name: np.ptp(millimetres[name]))
-    up = names.replace(right, "")
-    x, y = millimetres[right], millimetres[up]
+    vertical = names.replace(right, "")
+    x, y = millimetres[right], millimetres[vertical]
 
     def turned(values: np.ndarray) -> np.ndarray:
         """Return the plane's values as [vertical, horizontal] of the picture."""
@@ -111,24 +111,25 @@ def plot_field(field: Any, grid: Grid, **options: Any) -> Figure:
 
     values = turned(values)
     with style():
-        axes = how.axes
+        axes = settings.axes
         if axes is None:
             axes = new_axes(7.6, 6.2 * float(np.clip(np.ptp(y) / np.ptp(x), 0.25, 1.2)) + 1.1)
         picture = show_image(axes, values, x, y, cmap="magma", vmin=0, vmax=top, interpolation="bilinear")
-        add_colour_bar(picture, axes, how.label, extend="max" if values.max() > top * 1.001 else "neither")
-        if how.outlines is not None:
-            _outline(axes, turned(cut(how.outlines)), x, y)
-        if len(how.contours_db):
+        clipped = values.max() > top * 1.001
+        add_colour_bar(picture, axes, settings.label, extend="max" if clipped else "neither")
+        if settings.outlines is not None:
+            _outline(axes, turned(cut(settings.outlines)), x, y)
+        if len(settings.contours_db):
             shown = values
-            if how.contours_in is not None:
-                inside = turned(cut(how.contours_in)).astype(bool)
+            if settings.contours_in is not None:
+                inside = turned(cut(settings.contours_in)).astype(bool)
                 shown = np.ma.masked_where(~inside, values)
-            _contours(axes, x, y, shown, top, how.contours_db)
-        axes.set(xlabel=f"{right} (mm)", ylabel=f"{up} (mm)", aspect="equal")
+            _contours(axes, x, y, shown, top, settings.contours_db)
+        axes.set(xlabel=f"{right} (mm)", ylabel=f"{vertical} (mm)", aspect="equal")
         axes.set(xlim=cell_edges(x)[[0, -1]], ylim=cell_edges(y)[[0, -1]])
         axes.grid(False)
-        axes.set_title(how.title, pad=8)
-    return save(axes.figure, how.path, "path")
+        axes.set_title(settings.title, pad=8)
+    return save(axes.figure, settings.path, "path")
 
 
 def plot_profiles(position: Any, profiles: Mapping[str, Any], **options: Any) -> Figure:
@@ -140,29 +141,29 @@ def plot_profiles(position: Any, profiles: Mapping[str, Any], **options: Any) ->
     profiles to draw dashed and on top, such as an analytical solution; ``xlabel``, ``ylabel``; ``title``,
     ``scale``, ``axes`` and ``path`` as in `plot_field`.
     """
-    how = ProfilePicture(**options)
+    settings = ProfilePicture(**options)
     millimetres = np.asarray(position, float) * 1e3
     for name, values in profiles.items():
         shape, allowed = np.shape(values), millimetres.shape
         ensure(shape == allowed, f"profiles[{show(name)}]", f"has the shape {shape}", f"{allowed}")
     with style():
-        axes = how.axes if how.axes is not None else new_axes(7.6, 6.2 * 0.45 + 1.1)
-        for k, (name, (first, last)) in enumerate(how.shaded.items()):
+        axes = settings.axes if settings.axes is not None else new_axes(7.6, 6.2 * 0.45 + 1.1)
+        for k, (name, (first, last)) in enumerate(settings.shaded.items()):
             alpha = 0.30 - 0.12 * (k % 2)
             axes.axvspan(first * 1e3, last * 1e3, color=GREY, alpha=alpha, linewidth=0, zorder=0)
             placing: dict[str, Any] = {"xycoords": ("data", "axes fraction"), "textcoords": "offset points"}
-            look: dict[str, Any] = {"ha": "center", "va": "bottom", "fontsize": 8, "color": GREY}
-            axes.annotate(name, ((first + last) * 500, 1.0), (0, 3), **placing, **look)
+            keywords: dict[str, Any] = {"ha": "center", "va": "bottom", "fontsize": 8, "color": GREY}
+            axes.annotate(name, ((first + last) * 500, 1.0), (0, 3), **placing, **keywords)
         for k, (name, values) in enumerate(profiles.items()):
             line: dict[str, Any] = {"linewidth": 2, "color": _LINE_COLOURS[k % len(_LINE_COLOURS)]}
-            if name in how.dashed:
+            if name in settings.dashed:
                 line = {"linestyle": (0, (4, 2.5)), "linewidth": 1.2, "color": INK, "zorder": 5}
-            axes.plot(millimetres, np.asarray(values, float) * how.scale, label=name, **line)
-        axes.set(xlabel=how.xlabel, ylabel=how.ylabel, xlim=millimetres[[0, -1]])
+            axes.plot(millimetres, np.asarray(values, float) * settings.scale, label=name, **line)
+        axes.set(xlabel=settings.xlabel, ylabel=settings.ylabel, xlim=millimetres[[0, -1]])
         axes.set_ylim(bottom=0)
         axes.legend(loc="best")
-        axes.set_title(how.title, pad=18 if how.shaded else 8)
-    return save(axes.figure, how.path, "path")
+        axes.set_title(settings.title, pad=18 if settings.shaded else 8)
+    return save(axes.figure, settings.path, "path")
 
 
 def cell_edges(middles: np.ndarray) -> np.ndarray:

@@ -75,12 +75,12 @@ def recorded_figure(file: RecordedFile, name: str, cuts: Mapping[str, float] | N
         return _slices(item, extended, cuts or {})
 
 
-def select_quantities(file: RecordedFile, wanted: Sequence[str]) -> list[str]:
-    """Return the names of a file's arrays that belong to the ``wanted`` quantities; all if none is wanted."""
-    if not wanted:
+def select_quantities(file: RecordedFile, quantities: Sequence[str]) -> list[str]:
+    """Return the names of a file's arrays that belong to ``quantities``; of all arrays if it is empty."""
+    if not quantities:
         return list(file.items)
     names: list[str] = []
-    for quantity in wanted:
+    for quantity in quantities:
         matches = [name for name in file.items if quantity in (name, name.partition("/")[0], vector_of(name))]
         ensure(matches, "--quantity", f"{show(quantity)} is not in {file.path}", ", ".join(file.items))
         names += matches
@@ -129,23 +129,23 @@ def _slices(item: RecordedArray, extended: list[int], cuts: Mapping[str, float])
         colours = {"cmap": "twilight", "vmin": -np.pi, "vmax": np.pi}
     dimensions = len(item.size)
     millimetres = [item.coordinates(axis) * 1e3 for axis in range(dimensions)]
-    at = _cuts(item, peak, cuts)
+    cut_index = _cuts(item, peak, cuts)
     # A flat box has only one plane.
     normals = [2] if dimensions == 2 else [n for n in (2, 1, 0) if len(extended) == 3 or n not in extended]
     pairs = [tuple(axis for axis in range(dimensions) if axis != normal) for normal in normals]
     figure, panels = _panels([tuple(float(np.ptp(millimetres[a])) + 1e-12 for a in pair) for pair in pairs])
     picture: Any = None
-    for axes, normal, (right, up) in zip(panels, normals, pairs, strict=True):
-        values = item.plane(normal, at[normal] if dimensions == 3 else 0) * scale
-        x, y = millimetres[right], millimetres[up]
+    for axes, normal, (right, vertical) in zip(panels, normals, pairs, strict=True):
+        values = item.plane(normal, cut_index[normal] if dimensions == 3 else 0) * scale
+        x, y = millimetres[right], millimetres[vertical]
         picture = show_image(axes, values.T, x, y, interpolation="nearest", aspect="equal", **colours)
-        axes.set(xlabel=_label(item, right), ylabel=_label(item, up))
+        axes.set(xlabel=_label(item, right), ylabel=_label(item, vertical))
         if len(pairs) > 1:
-            title = f"{'xyz'[normal]} = {millimetres[normal][at[normal]]:.3g} mm".replace("-", "−")
+            title = f"{'xyz'[normal]} = {millimetres[normal][cut_index[normal]]:.3g} mm".replace("-", "−")
             axes.set_title(title, fontsize=9)
             line: dict[str, Any] = {"color": GREY, "linewidth": 0.6, "linestyle": (0, (4, 4)), "alpha": 0.8}
-            axes.axvline(x[at[right]], **line)
-            axes.axhline(y[at[up]], **line)
+            axes.axvline(x[cut_index[right]], **line)
+            axes.axhline(y[cut_index[vertical]], **line)
     add_colour_bar(picture, list(panels), label)
     spot = ", ".join(f"{millimetres[axis][n]:.3g}" for axis, n in enumerate(peak))
     value = (high if high >= -low else low) * scale
@@ -172,14 +172,14 @@ def _cuts(item: RecordedArray, peak: tuple[int, ...], cuts: Mapping[str, float])
 
     ``cuts`` is a dictionary from axis letter to coordinate, m.
     """
-    at = list(peak)
+    index = list(peak)
     if item.kind != "field" or len(peak) < 3:
-        return at
+        return index
     _check_cuts(item.file, cuts)
     for name, coordinate in cuts.items():
         axis = "xyz".index(name)
-        at[axis] = int(np.argmin(np.abs(item.coordinates(axis) - coordinate)))
-    return at
+        index[axis] = int(np.argmin(np.abs(item.coordinates(axis) - coordinate)))
+    return index
 
 
 def _check_cuts(file: RecordedFile, cuts: Mapping[str, float]) -> None:

@@ -91,18 +91,18 @@ class RecordedFile(Reader):
 
         A mask whose points fill a box counts as one.
         """
-        kwave, axes, most = int(self.steps > 0), len(self.shape), host_memory()[0] // _INDEX_BYTES
+        kwave, axes, limit = int(self.steps > 0), len(self.shape), host_memory()[0] // _INDEX_BYTES
         boxes, points = "sensor/boxes", "sensor/points"
         if kwave:
             boxes, points = "sensor_mask_corners", "sensor_mask_index"
         if boxes in self:
             with self.reading(boxes):
-                corners = np.reshape(self.read(boxes, most), (-1, 2, 3 if kwave else axes))
+                corners = np.reshape(self.read(boxes, limit), (-1, 2, 3 if kwave else axes))
                 return corners[number, :, :axes].astype(np.int64) - kwave
         if points not in self:
             return None
         with self.reading(points):
-            index = np.ravel(self.read(points, most)).astype(np.int64) - kwave
+            index = np.ravel(self.read(points, limit)).astype(np.int64) - kwave
             at = np.array(np.unravel_index(index, self.shape, order="F"))
             corners = np.stack([at.min(axis=1), at.max(axis=1)])
             return corners if np.prod(corners[1] - corners[0] + 1) == index.size else None
@@ -139,16 +139,16 @@ class _Axes:
     out.
     """
 
-    def __init__(self, data: h5py.Dataset, kwave: bool, flat: bool):
-        shape = data.shape or ()
+    def __init__(self, dataset: h5py.Dataset, kwave: bool, flat: bool):
+        shape = dataset.shape or ()
         self._before = (0,) if kwave and flat and len(shape) == 3 and shape[0] == 1 else ()
-        self.data, self._kwave, shape = data, kwave, shape[len(self._before) :]
+        self.dataset, self._kwave, shape = dataset, kwave, shape[len(self._before) :]
         self.shape: tuple[int, ...] = shape[::-1] if kwave else shape
 
     def __getitem__(self, key: tuple[Any, ...]) -> np.ndarray:
         if self._kwave:
-            return np.asarray(self.data[self._before + key[::-1]]).T
-        return np.asarray(self.data[key])
+            return np.asarray(self.dataset[self._before + key[::-1]]).T
+        return np.asarray(self.dataset[key])
 
 
 @dataclass(frozen=True)
@@ -168,18 +168,18 @@ class RecordedArray:
         path = self.file.prefix + self.name
         with self.file.reading(path):
             check_inside(self.file.file, path)
-            data: Any = self.file.file[path]
-            if not isinstance(data, h5py.Dataset) or data.dtype.kind != "f":
+            dataset: Any = self.file.file[path]
+            if not isinstance(dataset, h5py.Dataset) or dataset.dtype.kind != "f":
                 raise self.fault("is no dataset of floating-point numbers")
-            if 0 in (data.shape or ()):
+            if 0 in (dataset.shape or ()):
                 raise self.fault("is empty, so there is nothing to draw")
             flat = self.kind == "series" or len(self.file.shape) == 2
-            self._check(axes := _Axes(data, self.file.steps > 0, flat))
+            self._check(axes := _Axes(dataset, self.file.steps > 0, flat))
             yield axes
 
     def _check(self, axes: _Axes) -> None:
         """Raise `InputError` if the dataset's shape does not fit this array, or most of it is unwritten."""
-        shape, points = axes.data.shape or (), self.file.shape
+        shape, points = axes.dataset.shape or (), self.file.shape
         if self.kind == "field" and axes.shape != points:
             raise self.fault(f"has the shape {shape}; allowed: that of the grid, {points} points")
         least = {"field": len(points), "box": len(points), "series": 2, "points": 1}[self.kind]
@@ -187,8 +187,8 @@ class RecordedArray:
             raise self.fault(f"has {len(shape)} dimensions; allowed: {least}")
         # Three-dimensional fields are read plane by plane.
         planes = self.kind in ("field", "box") and len(axes.shape) == 3
-        largest = bytes_of(axes.data) // min((n for n in shape if n > 1), default=1) if planes else None
-        check_stored(axes.data, largest)
+        largest = bytes_of(axes.dataset) // min((n for n in shape if n > 1), default=1) if planes else None
+        check_stored(axes.dataset, largest)
 
     @property
     def size(self) -> tuple[int, ...]:
@@ -196,7 +196,7 @@ class RecordedArray:
         with self._reading() as axes:
             if self.kind in ("field", "box"):
                 return axes.shape
-            *points, samples = axes.shape if self.kind == "series" else (*axes.data.shape, 0)
+            *points, samples = axes.shape if self.kind == "series" else (*axes.dataset.shape, 0)
             return (math.prod(points), samples)[: 1 + (self.kind == "series")]
 
     def frequency(self) -> float | None:
@@ -215,10 +215,10 @@ class RecordedArray:
 
     def extremes(self) -> tuple[float, float, tuple[int, ...]]:
         """Return the smallest and largest value of a field or box, and the index of the largest magnitude."""
-        low, high, top, at = math.inf, -math.inf, -1.0, ()
+        low, high, top, position = math.inf, -math.inf, -1.0, ()
         with self._reading() as axes:
-            for i in range(axes.data.shape[0]):
-                part = np.asarray(axes.data[i])
+            for i in range(axes.dataset.shape[0]):
+                part = np.asarray(axes.dataset[i])
                 lowest, highest = float(part.min()), float(part.max())
                 if not (math.isfinite(lowest) and math.isfinite(highest)):
                     raise self.fault("has values that are not finite")
@@ -226,8 +226,8 @@ class RecordedArray:
                 if max(-lowest, highest) > top:
                     top = max(-lowest, highest)
                     inside = np.unravel_index(int(np.argmax(np.abs(part))), part.shape)
-                    at = (i, *(int(n) for n in inside))
-        return low, high, (at[::-1] if self.file.steps else at)[: len(self.size)]
+                    position = (i, *(int(n) for n in inside))
+        return low, high, (position[::-1] if self.file.steps else position)[: len(self.size)]
 
     def plane(self, normal: int, index: int) -> np.ndarray:
         """Return the plane perpendicular to axis ``normal`` at ``index``; of a 2-D array, the whole array."""
@@ -270,8 +270,8 @@ class RecordedArray:
     def values(self) -> np.ndarray:
         """Return all values as float64, (points,)."""
         with self._reading() as axes:
-            check_memory(axes.data, host_memory()[0])
-            return np.asarray(axes.data[()], float).reshape(-1)
+            check_memory(axes.dataset, host_memory()[0])
+            return np.asarray(axes.dataset[()], float).reshape(-1)
 
     def series(self, most_points: int, most_samples: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return a thinned time series: values (points, samples), numbers of the points, and times, s.

@@ -41,11 +41,11 @@ class Imposed:
             sensor = Sensor(grid.mask(sensor, "mask"))
         require(sensor.start == 0, "mask.start", sensor.start, "0, series from t = 0 on")
         sensor = replace(sensor, record="p", frequencies=())
-        where = sensor.on(replace(grid, pml_size=0, pml_inside=True)).where
+        points = sensor.on(replace(grid, pml_size=0, pml_inside=True)).where
         allowed = "a mask, Sensor.points or Sensor.elements"
-        require(not isinstance(where, Cuboids), "mask", "Sensor.boxes", allowed)
+        require(not isinstance(points, Cuboids), "mask", "Sensor.boxes", allowed)
         size = int(np.prod(grid.shape))
-        rows = rows_of(where, grid.total_shape)
+        rows = rows_of(points, grid.total_shape)
         heard = csr_array((rows.weights, rows.points, rows.bounds), (rows.bounds.size - 1, size))
         limits = _HEARD * heard.max(axis=1).toarray().ravel()
         heard.data[heard.data < np.repeat(limits, np.diff(heard.indptr))] = 0
@@ -55,7 +55,7 @@ class Imposed:
         transposed = csr_array(heard[:, driven].T)
         weights = csr_array(transposed / np.asarray(transposed.sum(axis=1)).reshape(-1, 1))
         gap = 0.0
-        if isinstance(where, Interpolation | Elements) and len(heard.indptr) > 2 and grid.dimensions > 1:
+        if isinstance(points, Interpolation | Elements) and len(heard.indptr) > 2 and grid.dimensions > 1:
             positions = np.stack(np.unravel_index(heard.indices, grid.shape, order="F"), 1) * grid.spacing
             fractions = heard.data / np.repeat(heard.sum(axis=1), np.diff(heard.indptr))
             centres = np.add.reduceat(positions * fractions[:, None], heard.indptr[:-1])

@@ -134,24 +134,26 @@ def time_reversal(
 class _Reversal:
     """Runs one reconstruction, which alternates time reversal and simulation."""
 
-    def __init__(self, grid: Grid, medium: Medium, mask: Any, signals: Any, dt: float, how: ReversalSettings):
-        self._grid, self._medium, self._dt, self._how = grid, medium, dt, how
+    def __init__(
+        self, grid: Grid, medium: Medium, mask: Any, signals: Any, dt: float, settings: ReversalSettings
+    ) -> None:
+        self._grid, self._medium, self._dt, self._settings = grid, medium, dt, settings
         self._imposed = Imposed.of(mask, grid)
         points = self._imposed.weights.shape[1]
         self._signals = check_series(signals, points, "signals").astype(np.float64)
         self._norm = float(np.linalg.norm(self._signals))
         if not 0 < self._norm < np.inf:
             raise InputError("signals: are zero everywhere, or not finite; allowed: finite pressures, Pa")
-        region = how.region
+        region = settings.region
         self._region = self._imposed.enclosed if region is None else grid.mask(region, "region")
         # Time reversal is linear: it imposes p = c₀²ρ at a Dirichlet point.
         changes: dict[str, Any] = {} if medium.nonlinearity is None else {"nonlinearity": None}
-        if medium.alpha_coeff is not None and not how.absorption:
+        if medium.alpha_coeff is not None and not settings.absorption:
             changes |= {"alpha_coeff": None, "alpha_power": None}
         self._reversed = replace(medium, **changes) if changes else medium
-        if 0.5 / dt < max_frequency(grid, medium) and how.ranks.rank == 0:
-            warn_if_coarse(self._signals, dt, "signals")
-        self._check_stability, self._parts = how.check_stability, 1
+        if 0.5 / dt < max_frequency(grid, medium) and settings.ranks.rank == 0:
+            warn_if_coarse(self._signals, dt)
+        self._check_stability, self._parts = settings.check_stability, 1
         # Simulation steps per time step of the series: 1 if the series' time step is short enough.
         uniform = MediumExtremes.of(grid.silent_problem(medium, dt)).uniform
         if dt > (1 + 1e-9) * grid.cfl_step(medium, _UNIFORM if uniform else _UNEVEN):
@@ -159,16 +161,16 @@ class _Reversal:
             allowed = f"up to {_MOST_PARTS * shorter:.3g} s, {_MOST_PARTS} time steps on this grid"
             require(dt <= _MOST_PARTS * shorter, "dt", dt, allowed)
             self._parts = math.ceil(dt / shorter)
-        for each in (self._reversed, medium) if how.check_stability else ():
+        for each in (self._reversed, medium) if settings.check_stability else ():
             silent = grid.silent_problem(each, dt / self._parts)
-            step, stable = stable_step(silent, how)
+            step, stable = stable_step(silent, settings)
             self._parts *= math.ceil(silent.dt / step)
             self._check_stability = not stable
         if self._parts > 1:
             need = 16 * sum(self._imposed.weights.shape) * self._steps
             advice = f"use a larger spacing: one time step of the data is {self._parts} on this grid"
-            check_memory(how.ranks, how.ranks.device, need, "interpolation of the signals", advice)
-        options = {field.name: getattr(how, field.name) for field in fields(RunSettings)}
+            check_memory(settings.ranks, settings.ranks.device, need, "interpolation of the signals", advice)
+        options = {field.name: getattr(settings, field.name) for field in fields(RunSettings)}
         options |= {"checkpoint": None, "check_stability": self._check_stability}  # an error if unstable
         options |= {"dt": dt / self._parts, "steps": self._steps}
         self._simulation = self._reversal = prepare(grid, medium, **options)
@@ -181,35 +183,37 @@ class _Reversal:
         return (self._signals.shape[1] - 1) * self._parts + 1
 
     def run(self) -> Reconstruction:
-        how, comm, saved = self._how, self._how.ranks, self._how.checkpoints
-        settings = (how.iterations, how.non_negative, how.absorption, how.precision, how.decomposition)
+        settings, comm, saved = self._settings, self._settings.ranks, self._settings.checkpoints
+        keys = "iterations", "non_negative", "absorption", "precision", "decomposition"
+        fingerprint = tuple(getattr(settings, key) for key in keys)
         arrays = self._imposed.mask, self._region, self._signals
-        digest = identity(self._grid, self._medium, arrays, self._dt, self._parts, settings)
+        digest = identity(self._grid, self._medium, arrays, self._dt, self._parts, fingerprint)
         check_agreement(comm.control, {"reconstruction": digest})
-        image, left, done, residuals = np.zeros(self._grid.shape), self._signals, 0, [1.0]
+        image, residual, done, residuals = np.zeros(self._grid.shape), self._signals, 0, [1.0]
         with ExitStack() as stack:
             checkpoint = saved and RunCheckpoint(comm, saved, digest)
             if checkpoint:
                 stack.enter_context(locked_by_first_rank(comm, checkpoint.path, "checkpoint"))
                 if checkpoint.find() is not None:
                     earlier, state = checkpoint.restore({})
-                    image, left = earlier["image"], earlier["left"]
+                    image, residual = earlier["image"], earlier["left"]
                     done, residuals = state["runs"], state["residuals"]
             # Time reversal and simulation in turn; the last image is not simulated.
-            for number in range(done, 2 * how.iterations - 1):
+            for number in range(done, 2 * settings.iterations - 1):
                 if number % 2 == 0:
-                    driven = self._imposed.weights @ densified(left, self._parts)[:, ::-1]
+                    driven = self._imposed.weights @ densified(residual, self._parts)[:, ::-1]
                     source = Source(p_mask=self._imposed.mask, p=driven, p_mode="dirichlet")
                     image = image + self._simulate(number, self._reversal, source, Sensor(record="p_final"))
-                    image = np.where(self._region, np.maximum(image, 0) if how.non_negative else image, 0)
+                    image = np.maximum(image, 0) if settings.non_negative else image
+                    image = np.where(self._region, image, 0)
                 else:
                     source = Source(p0=image, smooth=False)
                     heard = self._simulate(number, self._simulation, source, self._imposed.sensor)
-                    left = self._signals - heard[:, :: self._parts]
-                    residuals.append(float(np.linalg.norm(left)) / self._norm)
+                    residual = self._signals - heard[:, :: self._parts]
+                    residuals.append(float(np.linalg.norm(residual)) / self._norm)
                 if checkpoint:
                     state = {"runs": number + 1, "residuals": residuals}
-                    checkpoint.save({"image": image, "left": left}, state, last=True)
+                    checkpoint.save({"image": image, "left": residual}, state, last=True)
             if checkpoint:
                 checkpoint.remove()
         return Reconstruction(image, tuple(residuals))
@@ -218,12 +222,13 @@ class _Reversal:
         self, number: int, prepared: PreparedSimulation, source: Source, sensor: Sensor
     ) -> np.ndarray:
         """Simulate run ``number``; return the only quantity that the sensor records, float64."""
-        how, options = self._how, dict[str, Any]()
-        if how.checkpoints is not None:
-            path = how.checkpoints.path
-            options["checkpoint"] = replace(how.checkpoints, path=path.with_name(f"{path.name}.run"))
-        if how.progress is not None:
-            options["progress"] = _Numbered(how.progress, f"run {number + 1} of {2 * how.iterations - 1}, ")
+        settings, options = self._settings, dict[str, Any]()
+        if settings.checkpoints is not None:
+            path = settings.checkpoints.path
+            options["checkpoint"] = replace(settings.checkpoints, path=path.with_name(f"{path.name}.run"))
+        if settings.progress is not None:
+            prefix = f"run {number + 1} of {2 * settings.iterations - 1}, "
+            options["progress"] = _Numbered(settings.progress, prefix)
         with warnings.catch_warnings():
             if number > 1:  # later residuals are small, and above the grid's frequencies
                 warnings.simplefilter("ignore", UserWarning)
@@ -237,9 +242,9 @@ class _Reversal:
 class _Numbered(Progress):
     """Shows progress through another `Progress`, with a prefix such as the number of the current run."""
 
-    def __init__(self, shown: Progress, prefix: str):
-        self._start, self._prefix = shown.start, prefix
-        self.update, self.finish = shown.update, shown.finish  # type: ignore[method-assign]
+    def __init__(self, progress: Progress, prefix: str):
+        self._start, self._prefix = progress.start, prefix
+        self.update, self.finish = progress.update, progress.finish  # type: ignore[method-assign]
 
     def start(self, total_steps: float | None, label: str) -> None:
         self._start(total_steps, self._prefix + label)

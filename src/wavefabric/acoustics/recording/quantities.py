@@ -156,10 +156,10 @@ def recorded_quantities(record: Any, key: str) -> tuple[str, ...]:
 
     Raises `InputError`, with a message that begins with ``key``, if a name is unknown or there is no name.
     """
-    names, known = names_of(record), record_names()
+    names, available = names_of(record), record_names()
     if not names:
-        raise InputError(f"{key}: []; allowed: {', '.join(known)}")
+        raise InputError(f"{key}: []; allowed: {', '.join(available)}")
     for name in names:
-        if not isinstance(name, str) or name not in known:
-            raise InputError(f"{key}: {not_one_of(name, known)}")
-    return tuple(quantity for name, quantity in known.items() if name in names)
+        if not isinstance(name, str) or name not in available:
+            raise InputError(f"{key}: {not_one_of(name, available)}")
+    return tuple(quantity for name, quantity in available.items() if name in names)

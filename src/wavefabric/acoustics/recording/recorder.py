@@ -71,7 +71,7 @@ class _Series:
         self._done = self._written = done
 
     @property
-    def free(self) -> int:
+    def free_rows(self) -> int:
         """Number of rows that the current block still has space for."""
         return self._rows - self._done % self._rows
 
@@ -80,7 +80,7 @@ class _Series:
         self.ring[self._done % len(self.ring)] = row
 
     def add(self, delivery: Delivery, rows: int) -> None:
-        """Count ``rows`` more rows as recorded, at most `free`; pass a full block of rows to ``delivery``."""
+        """Count ``rows`` more rows as recorded, at most `free_rows`; pass a full block to ``delivery``."""
         self._done += rows
         if rows and self._done % self._rows == 0:
             self.hand_over(delivery)
@@ -117,12 +117,12 @@ class Recorder:
         self._axes = "xyz"[: c.problem.dimensions]
         device, dtype, shape = c.device, self._layout.dtype, stages.fields.p.shape
         self._values = device.empty((1, self.samples), dtype)
-        self._kept: dict[str, Statistic] = {}
+        self._statistic_kinds: dict[str, Statistic] = {}
         self.statistics: dict[str, Any] = {}
         for name in (*self._layout.points, *self._layout.fields):
             quantity = quantity_of(name)
             if quantity is not None and quantity.statistic is not None:
-                kept = self._kept[name] = quantity.statistic
+                kept = self._statistic_kinds[name] = quantity.statistic
                 size = shape if quantity.kind == "field" else self.samples
                 self.statistics[name] = device.empty(size, np.float64 if kept.double else dtype)
                 self.statistics[name][...] = kept.start
@@ -172,7 +172,7 @@ class Recorder:
     @property
     def kernels_alone(self) -> bool:
         """Whether recording a step only needs kernels of this rank: no other ranks, no work of the host."""
-        statistics = all(kept.kernels_alone for kept in self._kept.values())
+        statistics = all(kept.kernels_alone for kept in self._statistic_kinds.values())
         return statistics and not self._sampler.shared and self.intensity is None
 
     def free_steps(self, step: int) -> int:
@@ -181,7 +181,7 @@ class Recorder:
             return 1
         if step < self._recording.start:
             return self._recording.start - step
-        return min((series.free for series in self._series.values()), default=self._rows)
+        return min((series.free_rows for series in self._series.values()), default=self._rows)
 
     def after(self, step: int, steps: int = 1) -> None:
         """Do the host's part of recording ``steps`` time steps, the first of them ``step``.
@@ -189,13 +189,13 @@ class Recorder:
         Called when their kernels have run: passes full blocks of time series to the sink. If the intensity is
         recorded, samples the pressure and velocities that it is computed from.
         """
-        ahead = self._recording.start - step
-        if self.intensity is not None and ahead <= self.intensity.reach:
+        steps_ahead = self._recording.start - step
+        if self.intensity is not None and steps_ahead <= self.intensity.reach:
             self.intensity.pressure(self._sample(self._stages.fields.p))
             for axis in range(len(self._axes)):
                 self.intensity.velocity(axis, self._sample(self._shift(axis)))
-            self._store_intensity(self.intensity.advance(1 - ahead))
-        for name, series in self._series.items() if ahead <= 0 else ():
+            self._store_intensity(self.intensity.advance(1 - steps_ahead))
+        for name, series in self._series.items() if steps_ahead <= 0 else ():
             if not name.startswith("I"):
                 series.add(self.delivery, steps)
 
@@ -215,7 +215,7 @@ class Recorder:
         """
         result, fields = [], self._stages.fields.named()
         for field in ("p", *("u" + axis for axis in self._axes)):
-            names = [name for name in self._kept if name.startswith(field + "_")]
+            names = [name for name in self._statistic_kinds if name.startswith(field + "_")]
             statistics = [(name, name in self._layout.points) for name in names]
             series = self._series.get(field)
             sampled = series is not None or any(at_points for _, at_points in statistics)
@@ -229,7 +229,7 @@ class Recorder:
             values = self._sample(field, series) if sampled else None
             for name, at_points in statistics:
                 now = values if at_points else field
-                self._kept[name].update(self._kernels, self.statistics[name], now)
+                self._statistic_kinds[name].update(self._kernels, self.statistics[name], now)
 
     def _record_tones(self) -> None:
         """Add the pressure, times a cosine and a sine of time, to the running sums of each frequency."""
@@ -264,7 +264,7 @@ class Recorder:
                     series.put(row[axis])
                     series.add(self.delivery, 1)
 
-    def settle(self) -> None:
+    def flush(self) -> None:
         """Pass all rows recorded so far to the sink and flush it, as a checkpoint requires."""
         for series in self._series.values():
             series.hand_over(self.delivery)
@@ -274,7 +274,7 @@ class Recorder:
         """Finish after the last step; return a dictionary from name to a function that computes an array."""
         if self.intensity is not None:
             self._store_intensity(self.intensity.flush())
-        self.settle()
+        self.flush()
         arrays: dict[str, Callable[[], np.ndarray]]
         arrays = {name: partial(self._statistic, name) for name in self.statistics}
         for name in self._layout.fields:
@@ -289,8 +289,8 @@ class Recorder:
 
     def _statistic(self, name: str) -> np.ndarray:
         host = self._to_host(name, self.statistics[name])
-        if name in self._kept:
-            host = self._kept[name].finish(host, self._rows)
+        if name in self._statistic_kinds:
+            host = self._statistic_kinds[name].finish(host, self._rows)
         return host.astype(self._layout.dtype, copy=False)
 
     def _to_host(self, name: str, array) -> np.ndarray:

@@ -46,10 +46,10 @@ def weights(n: int, factor: int, offset: float, kernel: Kernel) -> csr_array:
         values = np.where(np.abs(fine) < 2, 1 + np.cos(np.pi * fine / 2), 0.0)
     else:
         values = np.where(np.abs(fine) < 3, np.sinc(fine) * np.sinc(fine / 3), 0.0)
-    used = np.flatnonzero(values)
-    values = values[used] / values.sum()
-    columns = (np.arange(n)[:, None] * factor + used).ravel()
-    bounds = np.arange(n + 1) * used.size
+    nonzero = np.flatnonzero(values)
+    values = values[nonzero] / values.sum()
+    columns = (np.arange(n)[:, None] * factor + nonzero).ravel()
+    bounds = np.arange(n + 1) * nonzero.size
     return csr_array((np.tile(values, n), columns, bounds), (n, (n + 2 * REACH) * factor))
 
 
@@ -72,15 +72,15 @@ class Averages:
         There is one slice of fine cells per axis, counted from REACH spacings before the grid.
         """
         sizes = zip(self.shape, self._factors, strict=True)
-        whole = [(n + 2 * REACH) * factor if factor else 1 for n, factor in sizes]
+        extents = [(n + 2 * REACH) * factor if factor else 1 for n, factor in sizes]
         n = self.shape[-1]
         factor = self._factors[-1]
-        rest = int(np.prod(whole[:-1]))
+        rest = int(np.prod(extents[:-1]))
         points = n if not factor else max(1, min(n, _BLOCK // (rest * factor) - 2 * REACH))
         for first in range(0, n, points):
             last = min(first + points, n)
             fine = slice(first * factor, (last + 2 * REACH) * factor) if factor else slice(0, 1)
-            yield slice(first, last), (*(slice(0, size) for size in whole[:-1]), fine)
+            yield slice(first, last), (*(slice(0, size) for size in extents[:-1]), fine)
 
     def mean(
         self, fine: np.ndarray, kernel: Kernel | None = None, along: int | None = None, inverse: bool = False
@@ -141,10 +141,10 @@ def effective(
     """
     results: dict[str, np.ndarray] = {}
 
-    def put(name: str, where: slice, values: np.ndarray) -> None:
+    def put(name: str, block: slice, values: np.ndarray) -> None:
         if name not in results:
             results[name] = np.empty(averages.shape, order="F")
-        results[name][..., where] = values
+        results[name][..., block] = values
 
     for where, cells in averages.blocks():
         fine = sample(cells)

@@ -127,14 +127,14 @@ def averaged_medium(grid: Grid, fine: Medium, factor: int, kernel: Kernel = "lan
         ensure(right, f"fine.{name}", f"has the shape {value.shape}", f"{shape}")
 
     def sample(cells: tuple[slice, ...]) -> dict[str, np.ndarray]:
-        at = []
+        indices = []
         for axis, part in enumerate(cells):
             index = _fine_cells(grid, axis, part, factor)
             if grid.axisymmetric and axis == 1:  # the axis goes through the middle of the first cells
                 index = np.where(index < factor // 2, factor - 1 - index, index)
-            at.append(np.clip(index, 0, shape[axis] - 1))
-        zeros = np.zeros(tuple(len(index) for index in at))
-        cut = np.ix_(*at)
+            indices.append(np.clip(index, 0, shape[axis] - 1))
+        zeros = np.zeros(tuple(len(index) for index in indices))
+        cut = np.ix_(*indices)
         return {name: zeros + (value[cut] if value.ndim else value) for name, value in present.items()}
 
     how = {name: getattr(fine, name) for name in ("absorption", "dispersion", "reference_speed")}
@@ -185,9 +185,9 @@ def _fine_cells(grid: Grid, axis: int, part: slice, factor: int) -> np.ndarray:
     return cells % (grid.shape[axis] * factor) if grid.periodic[axis] else cells
 
 
-def _medium(grid: Grid, sample: Any, factors: tuple[int, ...], kernel: Kernel, how: dict[str, Any]) -> Medium:
+def _medium(grid: Grid, sample: Any, factors: tuple[int, ...], kernel: Kernel, options: Any) -> Medium:
     choice("kernel", kernel, get_args(Kernel))
-    means = effective(Averages(grid.shape, factors, kernel), sample, how["alpha_power"])
+    means = effective(Averages(grid.shape, factors, kernel), sample, options["alpha_power"])
     staggered = [means.pop(f"staggered{axis}") for axis in range(grid.dimensions)]
     for name, values in (*means.items(), *(("density", each) for each in staggered)):
         # NaN is refused too.
@@ -196,6 +196,6 @@ def _medium(grid: Grid, sample: Any, factors: tuple[int, ...], kernel: Kernel, h
         ensure(right, "kernel", actual, "'box'")
     whole = {name: np.broadcast_to(values, grid.shape) for name, values in means.items()}
     if "alpha_coeff" not in whole:
-        how = {name: value for name, value in how.items() if name == "reference_speed"}
+        options = {name: value for name, value in options.items() if name == "reference_speed"}
     sides = tuple(np.broadcast_to(values, grid.shape) for values in staggered)
-    return Medium(**whole, density_staggered=sides, **how)
+    return Medium(**whole, density_staggered=sides, **options)

@@ -53,7 +53,7 @@ class AxisymmetricStages(PlainStages):
         columns = boxes(partition.shape, partition.grid)[2]
         local_shape = box_shape(columns[0 if comm is None else comm.rank])
         self._radial = _Radial(c.device, local_shape, c.complex)
-        self._alone, cut = comm is None, (partition.shape, partition.grid, c.dtype)
+        self._is_single, cut = comm is None, (partition.shape, partition.grid, c.dtype)
         self._rows: Any = c.device.real_fft(c.shape, c.dtype, (2,)) if comm is None else None
         if comm is not None:
             self._rows = DistributedRealFFT(comm, *cut, self._radial)
@@ -92,14 +92,14 @@ class AxisymmetricStages(PlainStages):
         """Transform ``real`` to ``spectrum``, without scaling; with the symmetry None along x only."""
         self._radial.symmetry = symmetry
         self._rows.forward(real, spectrum)
-        if self._alone:
+        if self._is_single:
             self._radial.forward(spectrum)
         self.transforms += 1
 
     def _transform_back(self, spectrum: Any, real: Any, symmetry: Symmetry) -> None:
         """Transform ``spectrum`` to ``real``: 2N times the inverse of N points; overwrites ``spectrum``."""
         self._radial.symmetry = symmetry
-        if self._alone:
+        if self._is_single:
             self._radial.backward(spectrum)
         self._rows.backward(spectrum, real)
         self.transforms += 1

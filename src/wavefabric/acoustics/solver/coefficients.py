@@ -116,11 +116,11 @@ class Coefficients:
         factor, _ = formulas.absorption_factors(self.problem)
         self.kernels.fill_absorption(tau, speed, alpha, factor, float(self.problem.alpha_power) - 1)
 
-    def part(self, parameter, where: tuple[slice, ...]):
-        """Return the block ``where``, slices (z, y, x), of a medium parameter: an array or an `Indexed`."""
+    def part(self, parameter, block: tuple[slice, ...]):
+        """Return the block ``block``, slices (z, y, x), of a medium parameter: an array or an `Indexed`."""
         if isinstance(parameter, Indexed):
-            return parameter.part(where)
-        return self.device.xp.broadcast_to(parameter, self.shape)[where]
+            return parameter.part(block)
+        return self.device.xp.broadcast_to(parameter, self.shape)[block]
 
     def _set_operators(self) -> None:
         problem, subdomain = self.problem, self.subdomain

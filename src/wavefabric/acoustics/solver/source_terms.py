@@ -202,13 +202,13 @@ class SourceTerms:
         patterns: dict = {}
 
         def terms(source, signals, axes) -> list[SourceTerm | None]:
-            made = []
+            result = []
             for signal, form, axis in zip(signals, source_forms(source), axes, strict=True):
                 if form is not None and problem.axisymmetric:  # the correction depends on the component
                     form = replace(form, key=form.key + bytes([axis == 1]))
                 correct = partial(transform, operator=kappa, axis=axis)
-                made.append(form and SourceTerm(coefficients, source, signal, form, correct, patterns))
-            return made
+                result.append(form and SourceTerm(coefficients, source, signal, form, correct, patterns))
+            return result
 
         p, u = problem.pressure_source, problem.velocity_source
         self.pressure = terms(p, p.signals, [None])[0] if p else None

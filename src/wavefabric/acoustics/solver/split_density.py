@@ -52,14 +52,14 @@ def positions(factor: np.ndarray) -> np.ndarray:
     return np.where(inside, np.cumsum(inside) - 1, -1).astype(np.int32)
 
 
-def runs_along(at: np.ndarray) -> np.ndarray:
+def runs_along(positions: np.ndarray) -> np.ndarray:
     """Return the runs of consecutive layer points along an axis, uint64 (runs, 3).
 
-    A row has the first point of a run, the point after its last, and the number in ``at`` of its first point.
+    A row has the first point of a run, the point after its last, and the first one's entry of ``positions``.
     """
-    edges = np.flatnonzero(np.diff(at >= 0, prepend=False, append=False)).reshape(-1, 2)
+    edges = np.flatnonzero(np.diff(positions >= 0, prepend=False, append=False)).reshape(-1, 2)
     # Unsigned: with signed integers compiled loops would check for negative indices.
-    return np.array([(first, end, at[first]) for first, end in edges], np.uint64).reshape(-1, 3)
+    return np.array([(first, end, positions[first]) for first, end in edges], np.uint64).reshape(-1, 3)
 
 
 def _shapes(subdomain: Subdomain, layers: list[int]) -> list[tuple[int, int, int]]:
@@ -70,11 +70,11 @@ def _shapes(subdomain: Subdomain, layers: list[int]) -> list[tuple[int, int, int
 
 def make_split_layers(device, problem: Problem, subdomain: Subdomain, dtype, pml: list) -> SplitLayers:
     """Return new `SplitLayers` whose parts are all zeros; ``pml``: PML factors along x, y, z, on device."""
-    at = [positions(factor) for factor in pml_factors(problem, False, subdomain)]
-    at += [np.full(n, -1, np.int32) for n in subdomain.size[len(at) :]]  # missing axes have no layers
-    shapes = _shapes(subdomain, [int((along >= 0).sum()) for along in at])
+    layers = [positions(factor) for factor in pml_factors(problem, False, subdomain)]
+    layers += [np.full(n, -1, np.int32) for n in subdomain.size[len(layers) :]]  # of missing axes: none
+    shapes = _shapes(subdomain, [int((along >= 0).sum()) for along in layers])
     parts = (device.zeros(shape, dtype) for shape in shapes)
-    return SplitLayers._make([*parts, *map(device.asarray, at), *pml, runs_along(at[0])])
+    return SplitLayers._make([*parts, *map(device.asarray, layers), *pml, runs_along(layers[0])])
 
 
 def split_points(problem: Problem, subdomain: Subdomain) -> int:

@@ -43,7 +43,7 @@ class Step:
         #: Captured steps by the active sources, whether an exchange is pending before the step, and which
         #: recordings record it.
         self._captured: dict[_Kind, _Captured] = {}
-        self._taken: set[_Kind] = set()
+        self._taken_once: set[_Kind] = set()
 
     def take(self, number: int, most: int = 1) -> int:
         """Take time step ``number`` (0-based) and the steps like it that follow; return how many were taken.
@@ -56,7 +56,7 @@ class Step:
         records = [recording.kernels(number) for recording in self._recordings]
         recorded = tuple(record is not None for record in records)
         pairs = zip(recorded, self._recordings, strict=True)
-        apart = any(used and not recording.kernels_alone for used, recording in pairs)
+        records_apart = any(used and not recording.kernels_alone for used, recording in pairs)
 
         def finish() -> None:
             for record in records:
@@ -66,14 +66,14 @@ class Step:
 
         def work() -> None:
             self.advance(active)
-            if not apart:
+            if not records_apart:
                 finish()
 
         key = active, stages.layout.pending is not None, recorded
         first = key not in self._captured
         if first and number:
             stages.prepare_sources(active)
-        if number == 0 or not stages.layout.captured or self._unready(key):
+        if number == 0 or not stages.layout.captured or self._needs_first_run(key):
             self.advance(active)
             initial = stages.coefficients.problem.initial_pressure if number == 0 else None
             if initial is not None:
@@ -86,26 +86,26 @@ class Step:
             transforms, stages.transforms = stages.transforms - before, before
             self._captured[key] = _Captured(repeat, transforms, stages.layout.pending)
         captured = self._captured[key]
-        count = 1 if apart else stages.sources.steps_alike(number, most)
+        count = 1 if records_apart else stages.sources.steps_alike(number, most)
         captured.repeat(count)
         stages.transforms += count * captured.transforms
         stages.layout.pending = captured.pending
-        if apart:
+        if records_apart:
             finish()
         return count
 
-    def _unready(self, key: _Kind) -> bool:
+    def _needs_first_run(self, key: _Kind) -> bool:
         """Return whether to run a step ``key`` once before capture, to set up exchanges or recordings."""
         once = self.stages.layout.comm is not None or any(key[-1])
-        if not once or key in self._taken:
+        if not once or key in self._taken_once:
             return False
-        self._taken.add(key)
+        self._taken_once.add(key)
         return True
 
-    def forget(self) -> None:
+    def discard_graphs(self) -> None:
         """Discard the captured steps, because the calls of the stages have changed."""
         self._captured.clear()
-        self._taken.clear()
+        self._taken_once.clear()
 
     def advance(self, active: tuple[bool, ...]) -> None:
         """Run the stages of a step with these ``active`` sources, without capture."""

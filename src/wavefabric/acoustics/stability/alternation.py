@@ -11,11 +11,11 @@ from wavefabric.acoustics.stability.energy import EnergyWatch, box_of, partial_s
 
 #: Order of the difference of the pressure in time, over nine steps (`alternating_weight` of acoustics.h).
 ORDER = 8
-#: With more points than `_ALL`, only every `_STRIDE`-th plane (in 2-D row) is sampled.
-_ALL, _STRIDE = 1 << 18, 16
-#: Growth is significant if the fraction grows by the factor `_TIMES` over at least `_LOOKS` checks. Its
+#: With more points than `_LEAST_SAMPLED`, only every `_PLANE_STRIDE`-th plane (in 2-D row) is sampled.
+_LEAST_SAMPLED, _PLANE_STRIDE = 1 << 18, 16
+#: Growth is significant if the fraction grows by the factor `_GROWTH` over at least `_CHECKS` checks. Its
 #: logarithm must grow in the later half of the steps by at least `_STEADY` of its growth in the earlier half.
-_TIMES, _LOOKS, _STEADY = 1e4, 4, 0.9
+_GROWTH, _CHECKS, _STEADY = 1e4, 4, 0.9
 #: Growth is ignored while the fraction, of sums of squares, is smaller than this.
 _FRACTION = 1e-8
 
@@ -35,13 +35,13 @@ class Alternation:
     #: Recording only launches kernels (`StepRecording`).
     kernels_alone = True
 
-    def __init__(self, stages: Stages, looks: EnergyWatch):
+    def __init__(self, stages: Stages, energy_watch: EnergyWatch):
         c = stages.coefficients
-        self._device, self._kernels, self._looks = c.device, c.kernels, looks
+        self._device, self._kernels, self._energy_watch = c.device, c.kernels, energy_watch
         self._pressure, self._clock = stages.fields.p, stages.fields.clock
         planes, rows, _ = (part.stop - part.start for part in c.subdomain.owned)
         points = planes * rows * c.shape[2]
-        every = _STRIDE if points > _ALL else 1
+        every = _PLANE_STRIDE if points > _LEAST_SAMPLED else 1
         self._box, shape = box_of(stages, *((every, 1) if planes > 1 else (1, every)))
         self._alternating = c.device.zeros(shape, c.dtype)
         self._sums = partial_sums(stages, shape, 2)
@@ -54,11 +54,11 @@ class Alternation:
 
     def kernels(self, step: int) -> Callable[[], None] | None:
         """Return a function that records ``step``; None if the next energy check is over 8 steps after it."""
-        return self._add if self._looks.steps_left(step + 1) <= ORDER else None
+        return self._add if self._energy_watch.steps_left(step + 1) <= ORDER else None
 
     def _add(self) -> None:
-        looks, now = self._looks, (self._pressure, self._clock)
-        self._kernels.add_alternating(self._alternating, *now, self._box, looks.every, looks.steps)
+        watch, now = self._energy_watch, (self._pressure, self._clock)
+        self._kernels.add_alternating(self._alternating, *now, self._box, watch.every, watch.steps)
 
     def launch(self, done: int) -> Callable[[], tuple[float, float] | None]:
         """Start to compute the sums of the check after ``done`` steps; return a function that waits for them.
@@ -90,7 +90,7 @@ class AlternationWatch:
 
     def __init__(self) -> None:
         #: (number of steps, ln of the fraction) at each check while the fraction grows.
-        self._looks: list[tuple[int, float]] = []
+        self._fractions: list[tuple[int, float]] = []
         self._largest = 0.0
 
     def growth(self, done: int, alternating: float, square: float) -> float:
@@ -99,26 +99,26 @@ class AlternationWatch:
         ``alternating`` and ``square`` are the sums of `Alternation.launch`, added over all ranks.
         """
         if not 0 < alternating < math.inf:
-            self._looks.clear()
+            self._fractions.clear()
             return 0.0
         self._largest = max(self._largest, square, alternating)
         fraction = math.log(alternating / self._largest)
-        if self._looks and fraction <= self._looks[-1][1]:
-            self._looks.clear()
-        self._looks.append((done, fraction))
-        before = [look for look in self._looks[:-_LOOKS] if fraction - look[1] >= math.log(_TIMES)]
+        if self._fractions and fraction <= self._fractions[-1][1]:
+            self._fractions.clear()
+        self._fractions.append((done, fraction))
+        before = [check for check in self._fractions[:-_CHECKS] if fraction - check[1] >= math.log(_GROWTH)]
         if fraction < math.log(_FRACTION) or not before:
             return 0.0
-        steps, fractions = zip(*self._looks[self._looks.index(before[-1]) :], strict=True)
+        steps, fractions = zip(*self._fractions[self._fractions.index(before[-1]) :], strict=True)
         middle = float(np.interp((steps[0] + done) / 2, steps, fractions))
         steady = fraction - middle >= _STEADY * (middle - fractions[0])
         return (fraction - fractions[0]) / (2 * (done - steps[0])) if steady else 0.0
 
     def state(self) -> list[Any]:
         """Return the record of growth, for a checkpoint."""
-        return [self._largest, *map(list, self._looks)]
+        return [self._largest, *map(list, self._fractions)]
 
     def restore(self, state: list[Any]) -> None:
         """Restore the record of growth from what `state` saved in a checkpoint."""
-        self._largest, *looks = state
-        self._looks = [(int(done), fraction) for done, fraction in looks]
+        self._largest, *fractions = state
+        self._fractions = [(int(done), fraction) for done, fraction in fractions]

@@ -144,7 +144,7 @@ def proved_limit(problem: Problem, medium: MediumExtremes | None = None) -> floa
     def excess(dt: Any) -> Any:
         # The sine may reach 1 between two samples: replace larger k by that k.
         most = np.minimum(k, math.pi / (c_ref * dt)) if problem.k_space else k
-        return medium.excess(k, _sine(problem, most, dt), dt)
+        return medium.excess(k, _temporal_sine(problem, most, dt), dt)
 
     return _first_root(lambda dt: excess(dt[:, None]), math.pi / (c_ref * k_max))
 
@@ -159,10 +159,10 @@ def uniform_and_stable(problem: Problem, medium: MediumExtremes) -> bool:
     k = k[k > 0]
     if float(np.min(medium.stiffness(k))) < 0:
         return False
-    return medium.excess(k, _sine(problem, k, problem.dt), problem.dt) <= 0
+    return medium.excess(k, _temporal_sine(problem, k, problem.dt), problem.dt) <= 0
 
 
-def _sine(problem: Problem, k: np.ndarray, dt: Any) -> np.ndarray:
+def _temporal_sine(problem: Problem, k: np.ndarray, dt: Any) -> np.ndarray:
     """Return sin(c_ref k Δt/2)/c_ref, or k Δt/2 without the k-space correction."""
     c_ref = problem.reference_speed
     return np.sin(c_ref * k * dt / 2) / c_ref if problem.k_space else k * dt / 2

@@ -18,7 +18,7 @@ from wavefabric.base.errors import ensure
 #: Above this eigenvalue a field alternates in sign from step to step and grows.
 LIMIT = 4.0
 #: Largest number of applications of the operator; number between computations of the eigenvalue.
-_MOST, _LOOK = 240, 10
+_MOST, _CHECK_STEPS = 240, 10
 #: Probability that the true eigenvalue is larger than the result with the added error.
 _PROBABILITY = 1e-3
 #: Number of previous vectors that a new vector is made orthogonal to: two, or as many as `_BYTES` hold.
@@ -56,8 +56,8 @@ class LargestEigenvalue(FreeSteps):
 
     FIELDS = 4
 
-    def __init__(self, problem: Problem, how: RunSettings):
-        super().__init__(problem, how, pml=False)
+    def __init__(self, problem: Problem, settings: RunSettings):
+        super().__init__(problem, settings, pml=False)
         field = problem.points * self.dtype.itemsize
         self._doubt = math.log(1.648 * math.sqrt(problem.points) / _PROBABILITY)
         self._window = max(_WINDOW, min(_MOST, _BYTES // field))
@@ -90,7 +90,7 @@ class LargestEigenvalue(FreeSteps):
             norm = math.sqrt(self._product(operator, new, new))
             projected[count, number] = norm
             exact = count == points or norm <= 10 * np.finfo(c.dtype).eps * abs(projected).max()
-            if exact or count % _LOOK == 0:
+            if exact or count % _CHECK_STEPS == 0:
                 right = np.isfinite(projected[:count, :count]).all()
                 ensure(right, "medium", "density and sound speed overflow", "values nearer together")
                 result = float(np.real(np.linalg.eigvals(projected[:count, :count])).max())
@@ -101,8 +101,8 @@ class LargestEigenvalue(FreeSteps):
             vectors = [*vectors[-self._window + 1 :], new]
         return result if result > LIMIT else result * (1 + error)
 
-    def _product(self, operator: "_Operator", one: Any, other: Any) -> float:
-        return self.sum(operator.product(one, other))
+    def _product(self, operator: "_Operator", a: Any, b: Any) -> float:
+        return self.sum(operator.product(a, b))
 
 
 class _Operator:
@@ -126,12 +126,12 @@ class _Operator:
         for rings in row_weights(c.problem, c.subdomain.indices(1)[self._owned[1]])[:1]:
             self._weight *= c.device.asarray(rings.astype(c.dtype))
 
-    def product(self, one: Any, other: Any) -> float:
+    def product(self, a: Any, b: Any) -> float:
         """Return the weighted product of two fields over this rank's own points, in double precision."""
         xp, total = self._xp, 0.0
-        one, other = one[self._owned], other[self._owned]
+        a, b = a[self._owned], b[self._owned]
         for at in self._chunks:
-            total = total + xp.sum(one[at] * other[at] * self._weight[at], dtype=np.float64)
+            total = total + xp.sum(a[at] * b[at] * self._weight[at], dtype=np.float64)
         return float(total)
 
     def __call__(self, vector: Any) -> Any:

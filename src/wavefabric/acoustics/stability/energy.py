@@ -186,7 +186,7 @@ class EnergyWatch:
         self.every, self.steps = every, problem.steps
         self._sum = np.concatenate([[0.0], np.cumsum(source_strength(problem))])
         self._allowed = self._largest = 0.0
-        self._at = 0
+        self._last_step = 0
 
     def due(self, done: int) -> bool:
         """Return whether the energy is checked after ``done`` steps."""
@@ -199,11 +199,11 @@ class EnergyWatch:
     def excess(self, done: int, energy: float) -> float:
         """Return the ratio of the energy after ``done`` steps to the allowed one; 0 up to `TOLERANCE`."""
         root = math.sqrt(energy)
-        allowed = self._allowed + float(self._sum[done] - self._sum[self._at])
-        if self._at == 0:
+        allowed = self._allowed + float(self._sum[done] - self._sum[self._last_step])
+        if self._last_step == 0:
             # The energy of an initial pressure is in the field, but not in the strength of the sources.
             allowed = max(allowed, root)
-        self._at = done
+        self._last_step = done
         excess = energy / allowed**2 if allowed else math.inf * bool(energy)
         self._largest = max(self._largest, allowed)
         self._allowed = max(min(allowed, root), _FLOOR * self._largest)
@@ -211,9 +211,9 @@ class EnergyWatch:
 
     def state(self) -> list[float]:
         """Return the state of the checks for a checkpoint."""
-        return [self._at, self._allowed, self._largest]
+        return [self._last_step, self._allowed, self._largest]
 
     def restore(self, state: list[float]) -> None:
         """Restore a state that `state` saved in a checkpoint."""
-        at, self._allowed, self._largest = state
-        self._at = int(at)
+        last_step, self._allowed, self._largest = state
+        self._last_step = int(last_step)

@@ -17,10 +17,10 @@ from wavefabric.runtime.lifecycle.collective_checks import Status
 _LOST = float(np.finfo(np.float32).max)
 #: Fewest time steps between two checks of the fields (in a short run a twentieth of its steps), and between
 #: two checks of the energy.
-_LEAST_LOOK, _ENERGY_STEPS = 16, 32
+_LEAST_INTERVAL, _ENERGY_STEPS = 16, 32
 
 
-class Look(NamedTuple):
+class FieldCheck(NamedTuple):
     """Holds a check of the fields that the device is computing; its functions wait for the results."""
 
     #: Time steps taken before the check.
@@ -37,7 +37,7 @@ class FieldChecks:
     def __init__(self, problem: Problem, stages: Stages, comm: Communicator):
         self._steps, self._control = problem.steps, comm.control
         #: Time steps between two checks of the fields.
-        self.every = min(max(problem.steps // 100, min(problem.steps // 20, _LEAST_LOOK), 1), 100)
+        self.every = min(max(problem.steps // 100, min(problem.steps // 20, _LEAST_INTERVAL), 1), 100)
         self._watch = EnergyWatch(problem, max(self.every, _ENERGY_STEPS))
         self._alternation_watch = AlternationWatch()
         self._energy, self.alternation = Energy(stages), Alternation(stages, self._watch)
@@ -51,35 +51,35 @@ class FieldChecks:
 
         `Alternation` records all of them or none: only the last nine steps before a check of the energy.
         """
-        to_look = self._watch.steps_left(done + 1)
-        watched = 1 if not done else to_look - ORDER if to_look > ORDER else to_look + 1
+        to_check = self._watch.steps_left(done + 1)
+        watched = 1 if not done else to_check - ORDER if to_check > ORDER else to_check + 1
         return min(self.every - done % self.every, watched)
 
-    def start(self, done: int) -> Look:
+    def start(self, done: int) -> FieldCheck:
         """Start to compute the check of the fields after ``done`` steps, and return it without its results.
 
         The caller must read the results before the next check starts.
         """
         watched = self._watch.due(done)
-        return Look(done, self._energy.launch(), self.alternation.launch(done) if watched else None)
+        return FieldCheck(done, self._energy.launch(), self.alternation.launch(done) if watched else None)
 
-    def fault(self, look: Look, status: Status) -> str:
+    def fault(self, check: FieldCheck, status: Status) -> str:
         """Return a text that says what is wrong with the fields, empty if nothing is; collective.
 
         ``status`` has the energy and the peak of all ranks.
         """
-        after = f"after time step {look.done} of {self._steps}"
+        after = f"after time step {check.done} of {self._steps}"
         if not status.peak < _LOST or not math.isfinite(status.energy):
             return f"the pressure is not finite {after}"
-        if look.alternation is None:
+        if check.alternation is None:
             return ""
-        if excess := self._watch.excess(look.done, status.energy):
+        if excess := self._watch.excess(check.done, status.energy):
             return f"the acoustic energy is {excess:.3g} times what the sources can have put in {after}"
-        sums = self._control.all_gather(look.alternation())
+        sums = self._control.all_gather(check.alternation())
         if any(each is None for each in sums):
             return ""
         alternating, square = np.sum(sums, axis=0)
-        if growth := self._alternation_watch.growth(look.done, float(alternating), float(square)):
+        if growth := self._alternation_watch.growth(check.done, float(alternating), float(square)):
             what = f"what alternates from step to step grows by {math.expm1(growth):.2g} of itself in each"
             return f"{what}, {math.sqrt(alternating / square):.2g} of the field {after}"
         return ""

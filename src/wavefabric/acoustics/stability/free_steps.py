@@ -24,7 +24,7 @@ from wavefabric.acoustics.stability.energy import Energy
 #: Smallest and largest number of steps of a trial; between them `_WORK` limits steps times points.
 _LEAST, _MOST, _WORK = 64, 1500, 1 << 26
 #: Time steps between computations of the energy.
-_LOOK = 8
+_CHECK_STEPS = 8
 
 
 class FreeSteps:
@@ -36,16 +36,16 @@ class FreeSteps:
     #: Number of fields needed in addition to the stages.
     FIELDS = 0
 
-    def __init__(self, problem: Problem, how: RunSettings, pml: bool = True):
-        comm, self.dtype = how.ranks, how.dtype
+    def __init__(self, problem: Problem, settings: RunSettings, pml: bool = True):
+        comm, self.dtype = settings.ranks, settings.dtype
         self.comm = comm
         silent = ("nonlinearity", "initial_pressure", "pressure_source", "velocity_source", "transducer")
         layers = {} if pml else {"pml_size": (0, 0, 0)}
         self.problem = replace(problem, steps=1 << 30, **dict.fromkeys(silent), **layers)
-        cut = how.decomposition if comm.size > 1 else None
+        cut = settings.decomposition if comm.size > 1 else None
         self._decomposition = decompose(problem.shape, comm.size, cut)
 
-    def fits(self) -> bool:
+    def fits_in_memory(self) -> bool:
         """Return whether every rank has enough memory."""
         comm, device = self.comm, self.comm.device
         needed = needed_bytes(self.problem, Recording(()), self.dtype, device, self._decomposition)
@@ -107,10 +107,14 @@ def growth(steps: FreeSteps, dt: float) -> float:
         first = before = steps.sum(energy())
         for number in range(1, count + 1):
             step.take(number)
-            if number % _LOOK and number != count:
+            if number % _CHECK_STEPS and number != count:
                 continue
-            now = steps.sum(energy())
-            if not now <= first * (3 * number + 1) ** 2:
-                return math.log(now / before) / (2 * _LOOK) if 0 < before < now < math.inf else math.log(1e3)
-            before = now
+            after = steps.sum(energy())
+            if not after <= first * (3 * number + 1) ** 2:
+                return (
+                    math.log(after / before) / (2 * _CHECK_STEPS)
+                    if 0 < before < after < math.inf
+                    else math.log(1e3)
+                )
+            before = after
     return 0.0

@@ -21,7 +21,7 @@ _SPEED_LIMIT, _ATTENUATION_LIMIT = 0.02, 0.05
 #: 1 Np/m in dB/cm.
 _DB_PER_CM = 20 / math.log(10) / 100
 #: Largest allowed ratio of c² of the longest waves of a grid to c₀²; larger ones come from the pole.
-_STIFF = 1.5
+_LARGEST_SPEED_RATIO = 1.5
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class PowerLaw:
             return 0.0, math.inf
         return self.sound_speed / q.real, q.imag * k * _DB_PER_CM
 
-    def line(self, frequency: float) -> str:
+    def description(self, frequency: float) -> str:
         """Return a text that compares the nominal speed and attenuation with those of a simulated wave."""
         speed, attenuation = self.wave(frequency)
         return (
@@ -72,23 +72,23 @@ class PowerLaw:
         ratio = attenuation / self.attenuation(frequency)
         return max(abs(speed / self.sound_speed - 1) / _SPEED_LIMIT, abs(ratio - 1) / _ATTENUATION_LIMIT)
 
-    def holds(self, power: float, wavenumbers: tuple[float, float]) -> bool:
+    def is_representable(self, power: float, wavenumbers: tuple[float, float]) -> bool:
         """Return whether dispersion with the exponent ``power`` stays moderate: no wave has a negative c².
 
         c is the phase speed without the loss term. In the longest waves c² must also be at most 1.5 c₀².
         ``wavenumbers`` are the smallest, that of the longest waves, and the largest.
         """
-        twice, t = 2 * neper_coefficient(power) * self.alpha_coeff, math.tan(math.pi * power / 2)
-        ratios = [1 - twice * t * self.sound_speed**power * k ** (power - 1) for k in wavenumbers]
-        return min(ratios) >= 0 and ratios[0] <= _STIFF
+        double_tau, tangent = 2 * neper_coefficient(power) * self.alpha_coeff, math.tan(math.pi * power / 2)
+        ratios = [1 - double_tau * tangent * self.sound_speed**power * k ** (power - 1) for k in wavenumbers]
+        return min(ratios) >= 0 and ratios[0] <= _LARGEST_SPEED_RATIO
 
 
 def pole_of_dispersion(problem: Problem) -> str | None:
     """Return a message, with the nearest allowed powers, if dispersion is too strong; else None."""
-    law, ends = PowerLaw.strongest(problem), wavenumber_range(problem)
-    if not disperses(problem) or law.holds(law.power, ends):
+    law, wavenumbers = PowerLaw.strongest(problem), wavenumber_range(problem)
+    if not disperses(problem) or law.is_representable(law.power, wavenumbers):
         return None
-    powers = [y / 100 for y in range(1, 300) if y != 100 and law.holds(y / 100, ends)]
+    powers = [y / 100 for y in range(1, 300) if y != 100 and law.is_representable(y / 100, wavenumbers)]
     allowed = [f"at most {y:g}" for y in [y for y in powers if y < law.power][-1:]]
     allowed += [f"at least {y:g}" for y in [y for y in powers if y > law.power][:1]]
     allowed += ["dispersion=False (k-Wave: alpha_mode='no_dispersion')"]

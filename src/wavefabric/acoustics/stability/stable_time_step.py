@@ -37,12 +37,12 @@ class Stability:
     warning: str | None = None
 
 
-def stability(problem: Problem, how: RunSettings | None = None, trials: bool = True) -> Stability:
+def stability(problem: Problem, settings: RunSettings | None = None, trials: bool = True) -> Stability:
     """Return the `Stability` of a problem's time step in the k-space scheme; collective.
 
     Sources and nonlinearity are ignored. Without ``trials``, or without memory for trials, a time step in a
     heterogeneous medium is assumed stable even if it is not proved stable. Trials use the settings and ranks
-    of ``how``, by default the first GPU, or the CPU if there is no GPU.
+    of ``settings``, by default the first GPU, or the CPU if there is no GPU.
 
     Notes
     -----
@@ -64,14 +64,14 @@ def stability(problem: Problem, how: RunSettings | None = None, trials: bool = T
         return Stability(dt, cfl)
     largest = proved
     if not medium.uniform:
-        how = how or RunSettings(comm=solo(get_device("auto", default_threads(problem.shape))))
-        eigenvalue = LargestEigenvalue(problem, how)
-        if not trials or not eigenvalue.fits():
+        settings = settings or RunSettings(comm=solo(get_device("auto", default_threads(problem.shape))))
+        eigenvalue = LargestEigenvalue(problem, settings)
+        if not trials or not eigenvalue.fits_in_memory():
             return Stability(dt, cfl)
         # The eigenvalue does not suffice with a PML, a power law, or an axisymmetric (unsymmetric) operator.
-        more = any(problem.pml_size) or problem.axisymmetric
-        more = more or (medium.lossy and problem.absorption != "stokes")
-        noise = FreeSteps(problem, how) if more else None
+        runs_trial = any(problem.pml_size) or problem.axisymmetric
+        runs_trial = runs_trial or (medium.lossy and problem.absorption != "stokes")
+        noise = FreeSteps(problem, settings) if runs_trial else None
         largest = _longest_stable(eigenvalue, noise, dt, proved)
         if largest == dt:
             return Stability(dt, cfl)
@@ -82,16 +82,16 @@ def stability(problem: Problem, how: RunSettings | None = None, trials: bool = T
     return Stability(largest, cfl, cause, f"dt: {dt:.6g} s is not stable; allowed: {allowed}")
 
 
-def stable_step(problem: Problem, how: RunSettings | None = None) -> tuple[float, bool]:
+def stable_step(problem: Problem, settings: RunSettings | None = None) -> tuple[float, bool]:
     """Return a stable time step, s, and True; or the problem's time step and False if none is stable.
 
     The stable time step is the problem's or, with a warning, the longest stable one if that is shorter. The
     arguments are as in `stability`.
     """
-    verdict = stability(problem, how)
+    verdict = stability(problem, settings)
     if not (verdict.warning and verdict.max_dt):
         return problem.dt, not verdict.warning
-    if how is None or how.ranks.rank == 0:
+    if settings is None or settings.ranks.rank == 0:
         shorter = verdict.cfl * verdict.max_dt / problem.dt
         warnings.warn(
             f"cfl: {verdict.cfl:g} is not stable in this medium; {shorter:.3g} is taken, "
@@ -101,18 +101,18 @@ def stable_step(problem: Problem, how: RunSettings | None = None) -> tuple[float
     return verdict.max_dt, True
 
 
-def refuse_unstable(problem: Problem, options: RunSettings, where: str = "", otherwise: str = "") -> None:
+def refuse_unstable(problem: Problem, options: RunSettings, prefix: str = "", remedy: str = "") -> None:
     """Raise an `InputError` if the time step is not stable; collective.
 
     A run resumed from a checkpoint takes no trial steps, since it was stable when it began. The message
-    begins with ``where``. After the allowed time step follows ``otherwise``, which names alternatives.
+    begins with ``prefix``. After the allowed time step follows ``remedy``, which names alternatives.
     """
     saved = options.checkpoints
     goes_on = saved is not None and saved.resume and on_first_rank(options.ranks, saved.path.exists)
     verdict = stability(problem, options, trials=not goes_on)
     if verdict.warning:
         cause = f"; likely cause: {verdict.cause}" if verdict.cause else ""
-        raise InputError(f"{where}{verdict.warning}{otherwise}{cause}")
+        raise InputError(f"{prefix}{verdict.warning}{remedy}{cause}")
 
 
 def instability_causes(problem: Problem) -> str:
@@ -148,21 +148,21 @@ def _longest_stable(largest: LargestEigenvalue, trials: FreeSteps | None, dt: fl
 
 def _below_limit(largest: LargestEigenvalue, dt: float, proved: float) -> float:
     """Search for the longest time step up to ``dt`` whose eigenvalue is at most `LIMIT`, and return it."""
-    low, high, at, value = proved, dt, dt, largest(dt)
+    low, high, time_step, value = proved, dt, dt, largest(dt)
     if value <= LIMIT:
         return dt
     power = 2.0  # the eigenvalue is about proportional to this power of Δt
     for number in range(_SEARCH):
         if high <= _CLOSE * low:
             break
-        crossing = at * (LIMIT / value) ** (1 / power)
+        crossing = time_step * (LIMIT / value) ** (1 / power)
         guess = crossing / _BESIDE if low * _BESIDE < crossing else crossing * _BESIDE
         if number % 2 or not low < guess < high:
             guess = math.sqrt(max(low, high / 16) * high)
-        before, at, value = (at, value), guess, largest(guess)
+        before, time_step, value = (time_step, value), guess, largest(guess)
         if value <= LIMIT:
             low = guess
         else:
             high = guess
-        power = max(math.log(max(value, 1e-9) / before[1]) / math.log(at / before[0]), _FLATTEST)
+        power = max(math.log(max(value, 1e-9) / before[1]) / math.log(time_step / before[0]), _FLATTEST)
     return low

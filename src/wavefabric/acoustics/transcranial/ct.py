@@ -92,7 +92,7 @@ def read_ct(path: str | Path, spacing: Any = None, orientation: str | None = Non
             with nibabel.openers.ImageOpener(path) as file:  # the header as stored: nibabel changes parts
                 header = type(image.header).from_fileobj(file, check=False)
             values = _volume(np.asarray(image.get_fdata(dtype=np.float32, caching="unchanged")))
-            ct = _placed(path, values, header, image.affine, orientation)
+            ct = _in_world(path, values, header, image.affine, orientation)
     except InputError:
         raise
     except Exception as error:  # NumPy and nibabel raise errors of many types.
@@ -132,7 +132,7 @@ def content_warnings(values: np.ndarray) -> list[str]:
     return [f"ct: {line}" for line in lines]
 
 
-def _placed(path: Path, values: np.ndarray, header: Any, affine: np.ndarray, orientation: Any) -> CT:
+def _in_world(path: Path, values: np.ndarray, header: Any, affine: np.ndarray, orientation: Any) -> CT:
     """Place a volume in the world by its NIfTI header or else ``orientation``; return it as a CT."""
     named = header.get_xyzt_units()[0]
     unit, sizes = np.diag([_IN_MM[named]] * 3 + [1.0]), np.array(header["pixdim"][1:4], float) * _IN_MM[named]
@@ -227,13 +227,13 @@ def resample(ct: CT, grid: Grid, frame: BeamFrame, *, outside: float = AIR) -> n
     values = ct.values.astype(np.float32) if ct.values.dtype.char in "eg" else ct.values
     result = np.empty(shape, np.float32, order="F")
     # The mode is continuous at the edge, so round-off does not put the last voxels outside.
-    how: Any = (np.float32, 1, "grid-constant", outside)  # output, order, mode, cval
+    options: Any = (np.float32, 1, "grid-constant", outside)  # output, order, mode, cval
     step = max(1, _SLAB // (shape[0] * shape[1]))
     for z in range(0, shape[2], step):
         slab = result[:, :, z : z + step]
         slab[...] = 0
         for shift in shifts:
             start: Any = offset + shift + matrix[:, 2] * z
-            slab += affine_transform(values, matrix, start, slab.shape, *how)
+            slab += affine_transform(values, matrix, start, slab.shape, *options)
         slab /= len(shifts)
     return result.reshape(grid.shape, order="F")

@@ -75,16 +75,16 @@ def focus_of(
     require(0 <= duty <= 1, "duty_cycle", duty_cycle, "from 0 to 1")
     mask = None if inside is None else grid.mask(inside, "inside")
     within = field if mask is None else np.where(mask, field, 0)
-    at = tuple(int(i) for i in np.unravel_index(np.argmax(within), field.shape))
-    right = 0 < within[at] < math.inf
-    require(right, "amplitude", f"at most {within[at]} inside", "finite values, some above 0")
-    position, widths, pressure = [], [], float(field[at])
-    for axis, i in enumerate(at):
-        line = np.asarray(field[(*at[:axis], slice(None), *at[axis + 1 :])], float)
+    peak = tuple(int(i) for i in np.unravel_index(np.argmax(within), field.shape))
+    right = 0 < within[peak] < math.inf
+    require(right, "amplitude", f"at most {within[peak]} inside", "finite values, some above 0")
+    position, widths, pressure = [], [], float(field[peak])
+    for axis, i in enumerate(peak):
+        line = np.asarray(field[(*peak[:axis], slice(None), *peak[axis + 1 :])], float)
         if grid.axisymmetric and axis == 1:
             line, i = np.concatenate([line[:0:-1], line]), i + line.size - 1
-        shift, rise, steps = _along(line, i)
-        position.append(float(grid.coordinates[axis][at[axis]] + shift * grid.spacing[axis]))
+        shift, rise, steps = _peak_along(line, i)
+        position.append(float(grid.coordinates[axis][peak[axis]] + shift * grid.spacing[axis]))
         widths.append([count * grid.spacing[axis] for count in steps])
         pressure += rise
     intensity = math.nan
@@ -92,16 +92,16 @@ def focus_of(
         local = [medium.density, medium.sound_speed]
         shapes = {np.shape(value) for value in local}
         require(shapes <= {(), grid.shape}, "medium", [*shapes], f"numbers, arrays of the shape {grid.shape}")
-        local = [np.broadcast_to(value, grid.shape)[at] for value in local]
+        local = [np.broadcast_to(value, grid.shape)[peak] for value in local]
         intensity = float(mean_intensity(pressure, *map(float, local))) * 1e-4
     index = math.nan if frequency is None else mechanical_index(pressure, frequency, depth=derating_depth)
-    volume = _volume(field, grid, mask, at, pressure * 10 ** (-6 / 20))
+    volume = _volume(field, grid, mask, peak, pressure * 10 ** (-6 / 20))
     unit = "m³" if grid.axisymmetric else ("m", "m²", "m³")[grid.dimensions - 1]
     low, high = zip(*widths, strict=True)
     return Focus(pressure, tuple(position), low, high, volume, unit, intensity, intensity * duty, index)
 
 
-def _along(line: np.ndarray, i: int) -> tuple[float, float, list[float]]:
+def _peak_along(line: np.ndarray, i: int) -> tuple[float, float, list[float]]:
     """Fit a parabola to the value of a line at index ``i`` and its two neighbours; measure the peak there.
 
     Return the offset of the vertex from ``i``, in grid steps, its rise above the value at ``i``, and the full
@@ -121,8 +121,8 @@ def _along(line: np.ndarray, i: int) -> tuple[float, float, list[float]]:
     return float(shift), float(rise), widths
 
 
-def _volume(field: np.ndarray, grid: Grid, mask: np.ndarray | None, at: tuple, level: float) -> float:
-    """Return the volume of the region above ``level`` that is connected to point ``at``."""
+def _volume(field: np.ndarray, grid: Grid, mask: np.ndarray | None, peak: tuple, level: float) -> float:
+    """Return the volume of the region above ``level`` that is connected to point ``peak``."""
     from scipy.ndimage import binary_dilation, label
 
     above = field >= level if mask is None else (field >= level) & mask
@@ -130,7 +130,7 @@ def _volume(field: np.ndarray, grid: Grid, mask: np.ndarray | None, at: tuple, l
     box = tuple(slice(max(0, points.min() - 2), points.max() + 3) for points in np.nonzero(above))
     labels = np.empty(above[box].shape, np.int32)
     label(above[box], output=labels)
-    region = labels == labels[tuple(i - part.start for i, part in zip(at, box, strict=True))]
+    region = labels == labels[tuple(i - part.start for i, part in zip(peak, box, strict=True))]
     region = binary_dilation(region) if mask is None else binary_dilation(region) & mask[box]
     part = np.asarray(field[box], float)
     square = np.sum([np.gradient(part, axis=axis) ** 2 for axis in range(part.ndim)], axis=0)

@@ -59,19 +59,19 @@ def media_from_hounsfield(
     choice("air", air, ("water", "air"))
     power, megahertz = real(alpha_power, "alpha_power"), positive(frequency, "Hz", "frequency") * 1e-6
     require(0 <= power < 3, "medium.alpha_power", alpha_power, "from 0 to below 3")
-    it = RELATIONS[relation]
-    outside = it.air if air == "air" else it.water
+    law = RELATIONS[relation]
+    outside = law.air if air == "air" else law.water
     speed, density, alpha = arrays = [np.empty(values.shape, np.float32, order="F") for _ in range(3)]
     step = max(1, (1 << 20) // math.prod(values.shape[:-1]))
     for first in range(0, values.shape[-1], step):
         part = (..., slice(first, first + step))
         hounsfield = np.asarray(values[part], float)
         require(np.isfinite(hounsfield).all(), "ct", "values that are not finite", "Hounsfield units")
-        porosity = 1 - np.clip(hounsfield / it.dense_from, 0, 1)
-        kinds = [hounsfield < it.soft_from, hounsfield < it.bone_from]
+        porosity = 1 - np.clip(hounsfield / law.dense_from, 0, 1)
+        kinds = [hounsfield < law.soft_from, hounsfield < law.bone_from]
         for i, weight in enumerate((porosity, porosity, np.sqrt(porosity))):
-            bone = it.bone[i] + weight * (it.pores[i] - it.bone[i])
-            arrays[i][part] = np.select(kinds, [outside[i], it.soft[i]], bone)
+            bone = law.bone[i] + weight * (law.pores[i] - law.bone[i])
+            arrays[i][part] = np.select(kinds, [outside[i], law.soft[i]], bone)
     alpha *= megahertz ** (1 - power)  # α₀ f^y is that of the relation at this frequency
     kind = "stokes" if power == 2 else "power_law"
     return Medium(speed, density, alpha, power, absorption=kind, dispersion=power != 1)

@@ -138,15 +138,15 @@ def plan_sonication(
     `simulate`; `InputError` also if the target is not in soft tissue within the CT.
     """
     force = bool(options.pop("force", False))
-    how = RunSettings(**options).with_ranks(sonication.grid.total_shape)
+    settings = RunSettings(**options).with_ranks(sonication.grid.total_shape)
     writer = None
     if output is not None:
-        writer = on_first_rank(how.ranks, lambda: ResultWriter(output, force))
+        writer = on_first_rank(settings.ranks, lambda: ResultWriter(output, force))
     check_hounsfield(ct.values)
     hounsfield = resample(ct, sonication.grid, sonication.frame)
     brain = _brain(hounsfield, sonication)
     medium = media_from_hounsfield(hounsfield, frequency=sonication.frequency, air=air)
-    run = _Steady(sonication, medium, how)
+    run = _Steady(sonication, medium, settings)
     phases, gain = _phases(run)
     wave = ContinuousWave(sonication.frequency, sonication.pressure, phases)
     field = run("field", sonication.transducer.source(wave), Sensor(record="p_amp_all", **run.recorded))
@@ -173,10 +173,10 @@ def plan_sonication(
         focus=focus,
         skull=skull,
         heated=heated,
-        device=how.ranks.device.name,
+        device=settings.ranks.device.name,
     )
     if writer is not None:
-        on_first_rank(how.ranks, lambda: plan.write(writer))
+        on_first_rank(settings.ranks, lambda: plan.write(writer))
     run.remove()
     return plan
 
@@ -184,11 +184,11 @@ def plan_sonication(
 class _Steady:
     """Runs continuous waves on one grid until they are steady; stores results beside the checkpoint."""
 
-    def __init__(self, sonication: Sonication, medium: Medium, how: RunSettings):
-        self.sonication, self._medium, self._how = sonication, medium, how
+    def __init__(self, sonication: Sonication, medium: Medium, settings: RunSettings):
+        self.sonication, self._medium, self._settings = sonication, medium, settings
         grid, f = sonication.grid, sonication.frequency
         silent = grid.silent_problem(medium, grid.cfl_step(medium, 0.25))
-        step, _ = stable_step(silent, how)
+        step, _ = stable_step(silent, settings)
         samples = math.ceil(1 / (f * step))
         self._dt = 1 / (f * samples)
         seconds = math.hypot(*grid.size) / WATER + _SETTLE / f
@@ -196,30 +196,30 @@ class _Steady:
         start = self._steps - _PERIODS * samples
         #: Keywords of a sensor that records amplitudes.
         self.recorded = {"start": start, "frequencies": f}
-        self._kept: list[Path] = []
+        self._result_files: list[Path] = []
         steps: dict[str, Any] = {"dt": self._dt, "steps": self._steps}
         self._prepared = prepare(grid, medium, **steps, **self.options)
 
     @property
     def options(self) -> dict[str, Any]:
         """Return the options of all runs, which use the same checkpoint, if any, one after the other."""
-        return vars(self._how) | {"check_stability": False}  # the time step is known to be stable
+        return vars(self._settings) | {"check_stability": False}  # the time step is known to be stable
 
     def __call__(self, name: str, source: Source, sensor: Sensor) -> Mapping[str, Any]:
         """Return what run ``name`` records, by quantity: simulated, or read from its stored result."""
-        comm, saved, kept = self._how.ranks, self._how.checkpoints, None
+        comm, saved, path = self._settings.ranks, self._settings.checkpoints, None
         if saved is not None:
             wave: Any = source.p
-            how = self._how.precision, self._how.decomposition, self._dt, self._steps
-            digest = identity(self.sonication, self._medium, wave.amplitude, wave.phase, how)
-            kept = saved.path.with_name(f"{saved.path.name}.{name}.{digest[:12]}.npz")
-            self._kept.append(kept)
-            if saved.resume and comm.control.bcast(comm.rank == 0 and kept.exists()):
-                with np.load(kept) if comm.rank == 0 else nullcontext({}) as file:
+            settings = self._settings.precision, self._settings.decomposition, self._dt, self._steps
+            digest = identity(self.sonication, self._medium, wave.amplitude, wave.phase, settings)
+            path = saved.path.with_name(f"{saved.path.name}.{name}.{digest[:12]}.npz")
+            self._result_files.append(path)
+            if saved.resume and comm.control.bcast(comm.rank == 0 and path.exists()):
+                with np.load(path) if comm.rank == 0 else nullcontext({}) as file:
                     return comm.control.bcast(dict(file))
         result = self._prepared.simulate(source, sensor)
-        if kept is not None:
-            on_first_rank(comm, lambda: _keep(kept, result))
+        if path is not None:
+            on_first_rank(comm, lambda: _store(path, result))
         return result
 
     def free_memory(self) -> None:
@@ -228,11 +228,11 @@ class _Steady:
 
     def remove(self) -> None:
         """Remove the stored results, when the plan is complete."""
-        for path in self._kept if self._how.ranks.rank == 0 else ():
+        for path in self._result_files if self._settings.ranks.rank == 0 else ():
             path.unlink(missing_ok=True)
 
 
-def _keep(path: Path, arrays: Mapping[str, Any]) -> None:
+def _store(path: Path, arrays: Mapping[str, Any]) -> None:
     with replacing(path) as unfinished, open(unfinished, "wb") as file:
         np.savez(file, **arrays)
 
@@ -265,15 +265,15 @@ def _bone(hounsfield: np.ndarray) -> np.ndarray:
 
 def _brain(hounsfield: np.ndarray, sonication: Sonication) -> np.ndarray:
     """Return a mask of the brain: soft tissue connected with the target once gaps in the skull are closed."""
-    relation, at = RELATIONS["porosity"], sonication.focus
+    relation, focus = RELATIONS["porosity"], sonication.focus
     soft = (hounsfield >= relation.soft_from) & (hounsfield < relation.bone_from)
     allowed = f"soft tissue, {relation.soft_from:g} to {relation.bone_from:g}"
-    require(soft[at], "target", f"at {hounsfield[at]:.0f} HU", allowed)
+    require(soft[focus], "target", f"at {hounsfield[focus]:.0f} HU", allowed)
     reach = max(1, round(_GAP / sonication.grid.spacing[0]))
     # Erode the soft tissue by ``reach``; then dilate the target's part by as much.
     padded: Any = ndimage.distance_transform_edt(np.pad(soft, 1, mode="edge"))
     labels: Any = ndimage.label(padded[1:-1, 1:-1, 1:-1] > reach)[0]  # type: ignore[index]
-    number = labels[at]
+    number = labels[focus]
     if number == 0:
         depth = f"less than {_GAP * 1e3:g} mm from bone or the head's surface"
         raise InputError(f"target: {depth}; allowed: deeper in soft tissue")

@@ -60,45 +60,49 @@ def delay_and_sum(
         Weights of elements. Default: 1. With an ``f_number`` they are multiplied by a Hann window over the
         aperture.
     """
-    where, at = real_array(centres, "centres"), real_array(points, "points")
-    heard = real_array(signals, "signals")
-    turned = heard.shape[1:] == where.shape[:1]
-    elements = len(where) if where.ndim == 2 and (turned or heard.ndim != 2) else len(np.atleast_1d(heard))
-    heard = check_series(heard, elements, "signals")
-    require(where.ndim == 2 and len(where) == elements, "centres", where.shape, f"({elements}, dimensions)")
-    if heard.shape[1] < 4:
-        raise InputError(f"signals: have {heard.shape[1]} steps; allowed: 4 or more")
-    require(np.isfinite(heard).all(), "signals", "have values that are not finite", "finite numbers")
-    require(at.shape[-1:] == where.shape[1:], "points", at.shape, f"(…, {where.shape[1]})")
+    centres, points = real_array(centres, "centres"), real_array(points, "points")
+    received = real_array(signals, "signals")
+    turned = received.shape[1:] == centres.shape[:1]
+    is_table = centres.ndim == 2
+    elements = len(centres) if is_table and (turned or received.ndim != 2) else len(np.atleast_1d(received))
+    received = check_series(received, elements, "signals")
+    right = is_table and len(centres) == elements
+    require(right, "centres", centres.shape, f"({elements}, dimensions)")
+    if received.shape[1] < 4:
+        raise InputError(f"signals: have {received.shape[1]} steps; allowed: 4 or more")
+    require(np.isfinite(received).all(), "signals", "have values that are not finite", "finite numbers")
+    require(points.shape[-1:] == centres.shape[1:], "points", points.shape, f"(…, {centres.shape[1]})")
     step, c = positive(dt, "s", "dt"), positive(sound_speed, "m/s", "sound_speed")
     weights = np.ones(elements) if apodization is None else as_array(apodization, "apodization")
     require(weights.dtype.kind in "fiub", "apodization", weights.dtype, "real numbers")
     require(weights.shape == (elements,), "apodization", weights.shape, f"({elements},)")
     if f_number is not None:
         f_number = positive(f_number, "", "f_number")
-    outward = real_array(sent, "sent")
+    transmit_delay = real_array(sent, "sent")
     try:
-        outward = np.broadcast_to(outward, at.shape[:-1]).ravel()
+        transmit_delay = np.broadcast_to(transmit_delay, points.shape[:-1]).ravel()
     except ValueError:
-        raise InputError(f"sent: has the shape {outward.shape}; allowed: () or {at.shape[:-1]}") from None
-    warn_if_coarse(heard, step, "signals")
-    denser = next(n for n in (1, 2, 4, 8) if energy_above(heard, n / 8) < _RARE)
-    analytic = _analytic(densified(heard, denser))
-    flat = at.reshape(-1, at.shape[-1]).astype(float)
+        raise InputError(
+            f"sent: has the shape {transmit_delay.shape}; allowed: () or {points.shape[:-1]}"
+        ) from None
+    warn_if_coarse(received, step)
+    denser = next(n for n in (1, 2, 4, 8) if energy_above(received, n / 8) < _RARE)
+    analytic = _analytic(densified(received, denser))
+    flat = points.reshape(-1, points.shape[-1]).astype(float)
     image = np.zeros(len(flat), complex)
     for first in range(0, len(flat), max(1, _BLOCK // elements)):
         part = slice(first, first + max(1, _BLOCK // elements))
-        offset = flat[part, None] - where
-        late = (outward[part, None] + np.linalg.norm(offset, axis=2) / c) * (denser / step)
-        counts = np.broadcast_to(weights, late.shape)
+        offset = flat[part, None] - centres
+        sample = (transmit_delay[part, None] + np.linalg.norm(offset, axis=2) / c) * (denser / step)
+        counts = np.broadcast_to(weights, sample.shape)
         if f_number is not None:
-            aside = np.linalg.norm(offset[..., 1:], axis=2)
+            lateral = np.linalg.norm(offset[..., 1:], axis=2)
             half = np.abs(offset[..., 0]) / (2 * f_number)
-            inside = np.minimum(aside / np.maximum(half, 1e-300), 1.0)
-            counts = counts * (0.5 + 0.5 * np.cos(np.pi * inside)) * (aside < half)
+            inside = np.minimum(lateral / np.maximum(half, 1e-300), 1.0)
+            counts = counts * (0.5 + 0.5 * np.cos(np.pi * inside)) * (lateral < half)
         total = counts.sum(axis=1)
-        image[part] = (_between(analytic, late) * counts).sum(axis=1) / np.where(total > 0, total, 1.0)
-    return image.reshape(at.shape[:-1])
+        image[part] = (_interpolated(analytic, sample) * counts).sum(axis=1) / np.where(total > 0, total, 1.0)
+    return image.reshape(points.shape[:-1])
 
 
 def _analytic(signals: np.ndarray) -> np.ndarray:
@@ -157,14 +161,14 @@ def frequency_response(
     return np.asarray(scipy.fft.irfft(spectrum * response, length))[..., : heard.shape[-1]]
 
 
-def _between(rows: np.ndarray, late: np.ndarray) -> np.ndarray:
-    """Interpolate each row, an element's signal, at its times in ``late`` by cubics; 0 beyond its ends.
+def _interpolated(rows: np.ndarray, times: np.ndarray) -> np.ndarray:
+    """Interpolate each row, an element's signal, at its times in ``times`` by cubics; 0 beyond its ends.
 
-    ``late`` (points, rows) is in time steps.
+    ``times`` (points, rows) is in time steps.
     """
     elements, steps = rows.shape
-    low = np.floor(late).astype(np.int64)
-    t = late - low
+    low = np.floor(times).astype(np.int64)
+    t = times - low
     # Weights of the samples at −1, 0, 1, 2.
     by = (
         -t * (t - 1) * (t - 2) / 6,

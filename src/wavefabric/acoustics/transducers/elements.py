@@ -168,7 +168,7 @@ def line(grid: Grid, start: Point, end: Point, *, tolerance: float = 0.05) -> Tr
     a, b = point(start, grid.dimensions, "start"), point(end, grid.dimensions, "end")
     length = float(np.linalg.norm(b - a))
     area = length * (min(grid.spacing) if grid.dimensions == 3 else 1.0)
-    points = a + (b - a) * _middles(math.ceil(UPSAMPLING * length / min(grid.spacing)))[:, None]
+    points = a + (b - a) * _midpoints(math.ceil(UPSAMPLING * length / min(grid.spacing)))[:, None]
     return assemble(grid, [Surface(points, (a + b) / 2, area, area)], tolerance)
 
 
@@ -187,14 +187,14 @@ def surfaces(
     points = listed(points, "points", "an array an element")
     areas = listed(areas, "areas", "m², one an element")
     require(len(points) == len(areas), "areas", len(areas), f"one for each of {len(points)} elements")
-    made = []
+    result = []
     for each, area in zip(points, areas, strict=True):
         metres = as_array(each, "points")
         right = metres.ndim == 2 and metres.shape[1] == n and len(metres) and metres.dtype.kind in "fiu"
         require(right, "points", metres.shape, f"(points, {n}) numbers an element, m")
         size = positive(area, "", "areas")
-        made.append(Surface(metres, metres.mean(axis=0), size, size))
-    return assemble(grid, made, tolerance)
+        result.append(Surface(metres, metres.mean(axis=0), size, size))
+    return assemble(grid, result, tolerance)
 
 
 def flat(
@@ -205,7 +205,7 @@ def flat(
     The rows of ``axes`` are the direction of the beam, then the direction of each of the ``sides``.
     """
     step = min(grid.spacing) / UPSAMPLING ** (1 / len(sides))
-    lines = [side * (_middles(max(1, math.ceil(side / step))) - 0.5) for side in sides]
+    lines = [side * (_midpoints(max(1, math.ceil(side / step))) - 0.5) for side in sides]
     local = np.stack([each.ravel() for each in np.meshgrid(*lines, indexing="ij")], axis=1)
     area = math.prod(sides)
     return assemble(grid, [Surface(c + local @ axes[1:], c, area, area) for c in centres], tolerance)
@@ -213,10 +213,10 @@ def flat(
 
 def _samples(grid: Grid, area: float) -> np.ndarray:
     """Return evenly spaced positions in 0 … 1, of the points that sample a surface of ``area``."""
-    return _middles(math.ceil(UPSAMPLING * area / min(grid.spacing) ** (grid.dimensions - 1)))
+    return _midpoints(math.ceil(UPSAMPLING * area / min(grid.spacing) ** (grid.dimensions - 1)))
 
 
-def _middles(count: int) -> np.ndarray:
+def _midpoints(count: int) -> np.ndarray:
     """Return the middles of ``count`` equal parts of the interval 0 … 1."""
     allowed = f"1 to {_MOST}, within the grid"
     require(1 <= count <= _MOST, "size", f"{count:g} points sample a surface", allowed)

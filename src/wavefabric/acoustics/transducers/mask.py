@@ -300,13 +300,13 @@ def spread(
             lowest = int(centre.min()) + step
             sums = np.bincount(centre + (step - lowest), value)
             total[lowest : lowest + len(sums)] += sums
-    used = np.flatnonzero(total)
-    points = np.stack(np.unravel_index(used, tuple(size), order="F"), axis=1) + low
+    nonzero = np.flatnonzero(total)
+    points = np.stack(np.unravel_index(nonzero, tuple(size), order="F"), axis=1) + low
     points = np.where(periodic[: len(shape)], points % shape, points)
     inside = np.all((points >= 0) & (points < shape), axis=1)
     index = np.asarray(np.ravel_multi_index(tuple(points[inside].T), shape, order="F"))
     index, back = np.unique(index, return_inverse=True)
-    return index, np.bincount(back, total[used][inside]) * weight
+    return index, np.bincount(back, total[nonzero][inside]) * weight
 
 
 def _spread_whole(

@@ -40,8 +40,8 @@ _DAMAGE = (
 )
 
 
-def open_hdf5(path: str | Path, wanted: str) -> h5py.File:
-    """Open an HDF5 file for reading; ``wanted`` describes it in errors, such as ``a result file (HDF5)``."""
+def open_hdf5(path: str | Path, description: str) -> h5py.File:
+    """Open an HDF5 file for reading; ``description`` is for errors, such as ``a result file (HDF5)``."""
     path = Path(path)
     try:
         fault = "is a folder" if path.is_dir() else "" if path.exists() else "no such file"
@@ -52,7 +52,7 @@ def open_hdf5(path: str | Path, wanted: str) -> h5py.File:
     except ValueError:  # a name with a null byte
         fault = "is not the name of a file"
     if fault:
-        raise InputError(f"{path}: {fault}; allowed: {wanted}")
+        raise InputError(f"{path}: {fault}; allowed: {description}")
     try:
         if path.stat().st_size and not _heaps_end(path):
             raise OSError
@@ -152,7 +152,7 @@ def plain(value: Any) -> Any:
 def members(file: h5py.File) -> Iterator[tuple[str, h5py.Group | h5py.Dataset]]:
     """Yield the path and object of each group and dataset that hard links reach, each object once."""
     pending: list[tuple[str, h5py.Group | h5py.Dataset]] = [("", file)]
-    seen: set[Any] = set()
+    addresses: set[Any] = set()
     while pending:
         name, item = pending.pop()
         if name:
@@ -164,10 +164,10 @@ def members(file: h5py.File) -> Iterator[tuple[str, h5py.Group | h5py.Dataset]]:
                 continue
             child, path = item[part], f"{name}/{part}".lstrip("/")
             address = h5o.get_info(child.id).addr
-            if isinstance(child, h5py.Group | h5py.Dataset) and address not in seen:
-                seen.add(address)
+            if isinstance(child, h5py.Group | h5py.Dataset) and address not in addresses:
+                addresses.add(address)
                 pending.append((path, child))
-            if len(seen) > _MOST_MEMBERS or path.count("/") > _DEEPEST:
+            if len(addresses) > _MOST_MEMBERS or path.count("/") > _DEEPEST:
                 limits = f"{_MOST_MEMBERS} datasets and groups, {_DEEPEST} groups inside each other"
                 raise InputError(f"{file.filename}: holds more than a result does; allowed: up to {limits}")
 
@@ -201,35 +201,35 @@ def check_inside(file: h5py.File, name: str) -> None:
 
     ``name`` is the path from the root; a path that does not exist raises no error.
     """
-    where = f"{file.filename}: dataset '{name}'"
-    _follow(file, "/", name, where, 0)
+    prefix = f"{file.filename}: dataset '{name}'"
+    _follow(file, "/", name, prefix, 0)
     item = file.get(name)
     if not isinstance(item, h5py.Dataset):
         return
     if item.id.get_create_plist().get_external_count():
-        raise InputError(f"{where}: its samples are in another file (external storage); {_ALLOWED}")
+        raise InputError(f"{prefix}: its samples are in another file (external storage); {_ALLOWED}")
     if item.is_virtual:
-        raise InputError(f"{where}: its samples are those of other datasets (virtual); {_ALLOWED}")
+        raise InputError(f"{prefix}: its samples are those of other datasets (virtual); {_ALLOWED}")
 
 
 _ALLOWED = "allowed: samples in the file itself"
 
 
-def _follow(file: h5py.File, start: str, name: str, where: str, links: int) -> None:
+def _follow(file: h5py.File, start: str, name: str, prefix: str, links: int) -> None:
     """Follow the path ``name`` from the group ``start``; raise `InputError` if a link leaves the file."""
-    at = "/" if name.startswith("/") else start
+    group_path = "/" if name.startswith("/") else start
     for part in (p for p in name.split("/") if p not in ("", ".")):
-        group = file.get(at)
+        group = file.get(group_path)
         if not isinstance(group, h5py.Group):
             return
         link = group.get(part, getlink=True)
         if isinstance(link, h5py.ExternalLink):
-            raise InputError(f"{where}: is a link to another file; {_ALLOWED}")
+            raise InputError(f"{prefix}: is a link to another file; {_ALLOWED}")
         if isinstance(link, h5py.SoftLink):
             if links >= _MOST_LINKS:
-                raise InputError(f"{where}: is a chain of more than {_MOST_LINKS} links; {_ALLOWED}")
-            _follow(file, at, link.path, where, links + 1)
-        at = f"{at.rstrip('/')}/{part}"
+                raise InputError(f"{prefix}: is a chain of more than {_MOST_LINKS} links; {_ALLOWED}")
+            _follow(file, group_path, link.path, prefix, links + 1)
+        group_path = f"{group_path.rstrip('/')}/{part}"
 
 
 def bytes_of(dataset: h5py.Dataset) -> int:
@@ -237,17 +237,17 @@ def bytes_of(dataset: h5py.Dataset) -> int:
     return math.prod(dataset.shape or ()) * dataset.dtype.itemsize
 
 
-def check_stored(dataset: h5py.Dataset, together: int | None = None) -> None:
+def check_stored(dataset: h5py.Dataset, most_read: int | None = None) -> None:
     """Raise `InputError` for a large dataset that is mostly unwritten, or is divided into many small chunks.
 
-    ``together`` is the largest number of bytes read at once, by default the whole dataset: the larger it is,
+    ``most_read`` is the largest number of bytes read at once, by default the whole dataset: the larger it is,
     the larger the fraction of the dataset must be that was written.
     """
     stored, size = dataset.id.get_storage_size(), bytes_of(dataset)
-    together = max(
-        size if together is None else together, math.prod(dataset.chunks or (0,)) * dataset.dtype.itemsize
+    most_read = max(
+        size if most_read is None else most_read, math.prod(dataset.chunks or (0,)) * dataset.dtype.itemsize
     )
-    if size > max(_SMALL, _MOST_PACKED * stored) or together > max(_LARGE, _USUALLY_PACKED * stored):
+    if size > max(_SMALL, _MOST_PACKED * stored) or most_read > max(_LARGE, _USUALLY_PACKED * stored):
         raise _fault(dataset, f"has the shape {dataset.shape}, but only {stored} bytes of it were written")
     if dataset.chunks:
         count = math.prod(-(-n // m) for n, m in zip(dataset.shape, dataset.chunks, strict=True))
@@ -264,6 +264,6 @@ def check_memory(dataset: h5py.Dataset, free: int) -> None:
         )
 
 
-def _fault(dataset: h5py.Dataset, what: str) -> InputError:
+def _fault(dataset: h5py.Dataset, fault: str) -> InputError:
     name = str(dataset.name).lstrip("/")
-    return InputError(f"{dataset.file.filename}: dataset '{name}': {what}")
+    return InputError(f"{dataset.file.filename}: dataset '{name}': {fault}")

@@ -72,8 +72,8 @@ def naming(path: str | Path) -> Iterator[None]:
         raise type(error)(f"{path}: {error}") from None
 
 
-def read_text(path: str | Path, what: str, most: int = MOST_TEXT) -> str:
-    """Return the text of a file of at most ``most`` bytes; ``what`` names the option or format in errors.
+def read_text(path: str | Path, key: str, most: int = MOST_TEXT) -> str:
+    """Return the text of a file of at most ``most`` bytes; ``key`` names the option or format in errors.
 
     `InputError` if the file cannot be read, is not regular, is larger, or is not UTF-8.
     """
@@ -81,21 +81,21 @@ def read_text(path: str | Path, what: str, most: int = MOST_TEXT) -> str:
     try:
         return read_bytes(path, most).decode("utf-8").replace("\r\n", "\n").replace("\r", "\n")
     except UnicodeDecodeError:
-        raise InputError(f"{what}: {path} is not UTF-8 text; allowed: a text file") from None
+        raise InputError(f"{key}: {path} is not UTF-8 text; allowed: a text file") from None
     except OSError as error:
-        raise InputError(f"{what}: {path} ({error.strerror}); allowed: a file that can be read") from None
+        raise InputError(f"{key}: {path} ({error.strerror}); allowed: a file that can be read") from None
     except ValueError:  # a name with a null byte
-        raise InputError(f"{what}: not the name of a file; allowed: a file that can be read") from None
+        raise InputError(f"{key}: not the name of a file; allowed: a file that can be read") from None
 
 
-def parsed(path: str | Path, what: str, parse: Callable[[str], _Content], most: int = MOST_TEXT) -> _Content:
+def parsed(path: str | Path, key: str, parse: Callable[[str], _Content], most: int = MOST_TEXT) -> _Content:
     """Read a text file and return ``parse`` of its text; errors of ``parse`` get the path in front."""
-    text = read_text(path, what, most)
+    text = read_text(path, key, most)
     with naming(path):
         return parse(text)
 
 
-def parse_toml(text: str, what: str) -> dict[str, Any]:
+def parse_toml(text: str, key: str) -> dict[str, Any]:
     """Return the content of TOML text; `InputError` if it is invalid, or exceeds Python's limits."""
     import tomllib
 
@@ -110,18 +110,18 @@ def parse_toml(text: str, what: str) -> dict[str, Any]:
             fault = "Values nested too deeply"
         except ValueError:  # Python reads no whole number of more than 4300 digits
             fault = "Number with too many digits"
-    raise InputError(f"{what}: not TOML ({fault}); allowed: a TOML file")
+    raise InputError(f"{key}: not TOML ({fault}); allowed: a TOML file")
 
 
-def parse_json(text: str, what: str, numbers: str = "finite numbers") -> Any:
+def parse_json(text: str, key: str, numbers: str = "finite numbers") -> Any:
     """Return the content of JSON text, stricter than Python: unique keys per object, no NaN, no infinity.
 
-    ``what`` names the format and ``numbers`` the allowed numbers in errors. `InputError` if the text is not
+    ``key`` names the format and ``numbers`` the allowed numbers in errors. `InputError` if the text is not
     such JSON, or exceeds Python's limits.
     """
 
     def refuse_constant(word: str) -> None:
-        raise InputError(f"{what}: {word}; allowed: {numbers}")
+        raise InputError(f"{key}: {word}; allowed: {numbers}")
 
     try:
         content = json.loads(text, object_pairs_hook=_object, parse_constant=refuse_constant)
@@ -130,16 +130,16 @@ def parse_json(text: str, what: str, numbers: str = "finite numbers") -> Any:
         return content
     except UnicodeEncodeError as error:
         actual = f"half a character, \\u{ord(error.object[error.start]):04x}"
-        raise InputError(f"{what}: {actual}; allowed: text in Unicode") from None
+        raise InputError(f"{key}: {actual}; allowed: text in Unicode") from None
     except json.JSONDecodeError as error:
         where = f"line {error.lineno}, column {error.colno}"
-        raise InputError(f"{what}: not JSON ({error.msg} at {where}); allowed: a JSON object") from None
+        raise InputError(f"{key}: not JSON ({error.msg} at {where}); allowed: a JSON object") from None
     except RecursionError:
-        raise InputError(f"{what}: nested too deeply; allowed: a JSON object like that of to_json") from None
+        raise InputError(f"{key}: nested too deeply; allowed: a JSON object like that of to_json") from None
     except InputError:
         raise
     except ValueError:  # Python reads no whole number of more than 4300 digits
-        raise InputError(f"{what}: a number with too many digits; allowed: numbers below 2^63") from None
+        raise InputError(f"{key}: a number with too many digits; allowed: numbers below 2^63") from None
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -138,28 +138,28 @@ def made_folder(folder: Path, key: str = "output") -> Iterator[None]:
         raise
 
 
-def write_text(path: str | Path, text: str, what: str, force: bool = False) -> Path:
+def write_text(path: str | Path, text: str, key: str, force: bool = False) -> Path:
     """Write a UTF-8 file atomically; `InputError` if it exists without ``force``, or cannot be written."""
-    return write_bytes(path, text.encode("utf-8"), what, force)
+    return write_bytes(path, text.encode("utf-8"), key, force)
 
 
-def write_bytes(path: str | Path, content: bytes, what: str, force: bool = False) -> Path:
+def write_bytes(path: str | Path, content: bytes, key: str, force: bool = False) -> Path:
     """Write a binary file atomically and return its path; errors as for `write_text`."""
-    path = check_output(path, force, what)
-    with replacing(path, what) as partial:
+    path = check_output(path, force, key)
+    with replacing(path, key) as partial:
         partial.write_bytes(content)
     return path
 
 
-def save_figure(figure: Any, path: str | Path, key: str = "output", **how: Any) -> Path:
+def save_figure(figure: Any, path: str | Path, key: str = "output", **options: Any) -> Path:
     """Write a Matplotlib figure atomically, in the format of the path's suffix; replace an existing file.
 
-    A path without a suffix gets ``.png``. Errors are as for `write_text`; ``how`` is passed to ``savefig``.
+    A path without a suffix gets ``.png``. Errors are as for `write_text`; ``options`` are for ``savefig``.
     """
     path = Path(path) if Path(path).suffix else Path(f"{path}.png")
     # Image libraries do not say why a file cannot be written.
     picture = io.BytesIO()
-    figure.savefig(picture, format=path.suffix.lower().removeprefix("."), **how)
+    figure.savefig(picture, format=path.suffix.lower().removeprefix("."), **options)
     return write_bytes(path, picture.getvalue(), key, force=True)
 
 

@@ -14,15 +14,15 @@ _WHOLE = re.compile(r"[+-]?[0-9]{1,19}")
 class _Builder(TreeBuilder):
     """A tree builder that refuses a document type (and so custom entities) and too deep nesting."""
 
-    def __init__(self, what: str):
+    def __init__(self, key: str):
         super().__init__()
-        self._what, self._depth = what, 0
+        self._key, self._depth = key, 0
 
     def start(self, tag, attrs):
         self._depth += 1
         if self._depth > _DEEPEST:
             fault = f"nested more than {_DEEPEST} deep"
-            raise InputError(f"{self._what}: {fault}; allowed: a file of that format")
+            raise InputError(f"{self._key}: {fault}; allowed: a file of that format")
         return super().start(tag, attrs)
 
     def end(self, tag):
@@ -31,12 +31,12 @@ class _Builder(TreeBuilder):
 
     def doctype(self, *_) -> None:
         fault = "a document type (DOCTYPE) given"
-        raise InputError(f"{self._what}: {fault}; allowed: elements and comments alone")
+        raise InputError(f"{self._key}: {fault}; allowed: elements and comments alone")
 
 
-def parse_xml(text: str, what: str) -> Element:
-    """Return the root element of XML text; ``what`` names the format in errors."""
-    parser = XMLParser(target=_Builder(what))
+def parse_xml(text: str, key: str) -> Element:
+    """Return the root element of XML text; ``key`` names the format in errors."""
+    parser = XMLParser(target=_Builder(key))
     try:
         parser.feed(text)
         return parser.close()
@@ -45,34 +45,34 @@ def parse_xml(text: str, what: str) -> Element:
         fault = f"not XML ({expat.ErrorString(error.code)} at {where})"
     except UnicodeEncodeError:
         fault = "not text that can be encoded"
-    raise InputError(f"{what}: {fault}; allowed: well-formed XML")
+    raise InputError(f"{key}: {fault}; allowed: well-formed XML")
 
 
-def text_of(element: Element, where: str, name: str, default: str | None = None) -> str:
-    """Return the attribute ``name`` of an XML element, or ``default``; `InputError` if there is neither."""
-    value = element.get(name, default)
+def text_of(element: Element, key: str, name: str) -> str:
+    """Return the attribute ``name`` of an XML element; `InputError` if there is none."""
+    value = element.get(name)
     if value is None:
-        raise InputError(f"{where}: no attribute {name}; allowed: one")
+        raise InputError(f"{key}: no attribute {name}; allowed: one")
     return value
 
 
-def one_of(element: Element, where: str, name: str, allowed: tuple[str, ...]) -> str:
+def one_of(element: Element, key: str, name: str, allowed: tuple[str, ...]) -> str:
     """Return the attribute ``name`` of an XML element; `InputError` unless it is in ``allowed``."""
-    value = text_of(element, where, name)
+    value = text_of(element, key, name)
     if value not in allowed:
-        raise InputError(f"{where} {name}: {show(value)}; allowed: {', '.join(allowed)}")
+        raise InputError(f"{key} {name}: {show(value)}; allowed: {', '.join(allowed)}")
     return value
 
 
-def whole_of(element: Element, where: str, name: str, low: int, high: int, default: int | None = None) -> int:
+def whole_of(element: Element, key: str, name: str, low: int, high: int, default: int | None = None) -> int:
     """Return the attribute ``name`` of an XML element as int, or ``default`` if the attribute is missing.
 
-    `InputError`, which begins with ``where``, unless it is a whole number from ``low`` to ``high``.
+    `InputError`, which begins with ``key``, unless it is a whole number from ``low`` to ``high``.
     """
     value = element.get(name)
     if value is None and default is not None:
         return default
-    value = text_of(element, where, name)
+    value = text_of(element, key, name)
     if not _WHOLE.fullmatch(value.strip()) or not low <= int(value) <= high:
-        raise InputError(f"{where} {name}: {show(value)}; allowed: whole numbers from {low} to {high}")
+        raise InputError(f"{key} {name}: {show(value)}; allowed: whole numbers from {low} to {high}")
     return int(value)

@@ -35,14 +35,14 @@ class _Stream(io.FileIO):
         self._move(lambda _: cut(size) and 0, memoryview(b" "))
         return size or 0
 
-    def _move(self, call: Callable[[Any], int | None], rest: memoryview) -> memoryview:
-        """Repeat ``call`` until all bytes of ``rest`` are transferred or one fails; return the bytes left."""
+    def _move(self, call: Callable[[Any], int | None], remaining: memoryview) -> memoryview:
+        """Repeat ``call`` until all ``remaining`` bytes are moved or one fails; return the bytes left."""
         try:
-            while rest and self.fault is None and (count := call(rest)):
-                rest = rest[count:]
+            while remaining and self.fault is None and (count := call(remaining)):
+                remaining = remaining[count:]
         except BaseException as error:
             self.fault = error
-        return rest
+        return remaining
 
 
 class OutputFile(h5py.File):

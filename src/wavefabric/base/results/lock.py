@@ -78,18 +78,18 @@ class FileLock:
 
     def check(self) -> None:
         """Raise `InputError` if the lock is lost: file removed, or lock given away by an NFS server."""
-        if (text := self._held()) != self._text:
+        if (text := self._locked_text()) != self._text:
             whose = f"{_name(text)} has" if text else "somebody has removed its lock and may have"
             fault = f"{whose} taken over {self.path} while this process stood still"
             raise InputError(f"{self._key}: {fault}; nothing more is written to it")
 
     def release(self) -> None:
         """Release the lock; a lock that this process has lost is left in place."""
-        if self._held() == self._text:
+        if self._locked_text() == self._text:
             self._lock.unlink(missing_ok=True)
         self._file.close()
 
-    def _held(self) -> str:
+    def _locked_text(self) -> str:
         try:
             return self._lock.read_text("utf-8")
         except (OSError, ValueError):

@@ -21,7 +21,7 @@ NUMERICAL = ("numpy", "scipy", "cupy-cuda13x", "cupy-cuda12x")
 
 def provenance(device: str = "cpu", plan: str = "") -> dict[str, str]:
     """Return the origin of a result as file attributes; ``plan`` is the plan of the run, empty for none."""
-    facts = {
+    result = {
         "wavefabric": wavefabric.__version__,
         "git_commit": git_commit(),
         "python": platform.python_version(),
@@ -34,7 +34,7 @@ def provenance(device: str = "cpu", plan: str = "") -> dict[str, str]:
         "written_utc": stamp(),
         "plan": plan,
     }
-    return {key: text for key, text in (facts | versions((*NUMERICAL, "h5py"))).items() if text}
+    return {key: text for key, text in (result | versions((*NUMERICAL, "h5py"))).items() if text}
 
 
 def fingerprint(identity: str, **more: str) -> str:
@@ -84,9 +84,9 @@ def git_commit() -> str:
 
     package = Path(wavefabric.__file__).resolve().parent
 
-    def git(*words: str) -> str:
+    def git(*arguments: str) -> str:
         answer = subprocess.run(
-            ["git", *words], cwd=package, capture_output=True, text=True, timeout=5, check=True
+            ["git", *arguments], cwd=package, capture_output=True, text=True, timeout=5, check=True
         )
         return answer.stdout.strip()
 

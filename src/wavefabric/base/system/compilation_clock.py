@@ -50,9 +50,9 @@ class CompilationClock:
             print(f"wavefabric: {line}", file=sys.stderr, flush=True)
 
     @contextmanager
-    def announcing(self, wanted: bool) -> Iterator[None]:
-        """Suppress the announcement of compilation inside this context unless ``wanted``."""
-        before, self.announces = self.announces, self.announces and wanted
+    def announcing(self, announces: bool) -> Iterator[None]:
+        """Suppress the announcement of compilation inside this context unless ``announces``."""
+        before, self.announces = self.announces, self.announces and announces
         try:
             yield
         finally:

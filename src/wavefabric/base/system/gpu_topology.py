@@ -45,7 +45,7 @@ class GpuTopology:
         """Return the link classes that occur between different GPUs, slowest first."""
         return tuple(sorted({link for row in self.links for link in row} - {SELF}, key=speed))
 
-    def only(self, gpus: list[int]) -> "GpuTopology":
+    def select(self, gpus: list[int]) -> "GpuTopology":
         """Return the topology of some of the GPUs, in the order of their numbers in ``gpus``."""
         return GpuTopology(
             tuple(tuple(self.links[i][j] for j in gpus) for i in gpus), tuple(self.numa[i] for i in gpus)
@@ -63,13 +63,13 @@ def parse(text: str) -> GpuTopology:
     if not lines:
         raise InputError("nvidia-smi topo -m: no header with GPU0 given; allowed: its table")
     columns = lines[0].partition("CPU Affinity")[0].split()
-    wanted = [n for n, name in enumerate(columns) if _GPU.fullmatch(name)]
+    gpu_columns = [n for n, name in enumerate(columns) if _GPU.fullmatch(name)]
     rows, numa = [], []
     for line in lines[1:]:
         name, *cells = line.split()[: 1 + len(columns)] or [""]
         if not _GPU.fullmatch(name):
             continue
-        row = [cells[n] if n < len(cells) else "nothing" for n in wanted]
+        row = [cells[n] if n < len(cells) else "nothing" for n in gpu_columns]
         bad = next((cell for cell in row if not _LINK.fullmatch(cell)), None)
         if bad is not None:
             raise InputError(f"nvidia-smi topo -m: {bad[:60]} in the row of {name}; allowed: {_ALLOWED}")
@@ -77,8 +77,9 @@ def parse(text: str) -> GpuTopology:
         # CPU affinity (0-31,64-95), then NUMA affinity.
         rest = line.split()[1 + len(columns) :]
         numa.append(int(rest[1]) if len(rest) > 1 and re.fullmatch("[0-9]{1,9}", rest[1]) else None)
-    if len(rows) != len(wanted):
-        raise InputError(f"nvidia-smi topo -m: {len(rows)} rows for {len(wanted)} GPUs; allowed: one each")
+    if len(rows) != len(gpu_columns):
+        fault = f"{len(rows)} rows for {len(gpu_columns)} GPUs"
+        raise InputError(f"nvidia-smi topo -m: {fault}; allowed: one each")
     return GpuTopology(tuple(rows), tuple(numa))
 
 
@@ -97,4 +98,4 @@ def query() -> GpuTopology | None:
     numbers = [number.strip() for number in visible.split(",") if number.strip()]
     if not all(number.isdecimal() and int(number) < topology.gpus for number in numbers):
         return None  # names instead of numbers
-    return topology.only([int(number) for number in numbers])
+    return topology.select([int(number) for number in numbers])

@@ -27,7 +27,7 @@ def cache_directory(name: str = "", quiet: bool = False) -> Path:
     that cannot be written, it is ``wavefabric-UID`` in the directory for temporary files, readable only by
     this user; a line on stderr says so once (unless ``quiet``), and child processes use the same directory.
     """
-    root, problem = _usable_root(_wanted())
+    root, problem = _usable_root(_preferred_root())
     if problem and not quiet:
         os.environ[VARIABLE] = str(root)  # for child processes, and so that the message is printed once
         if all(os.environ.get(each, "0") == "0" for each in _RANK) and sys.stderr is not None:
@@ -56,7 +56,7 @@ def _writable(directory: str) -> bool:
     return path.is_dir() and os.access(path, os.W_OK | os.X_OK)
 
 
-def _wanted() -> Path | None:
+def _preferred_root() -> Path | None:
     if chosen := os.environ.get(VARIABLE):
         return Path(chosen).absolute()
     if caches := os.environ.get("XDG_CACHE_HOME"):
@@ -67,18 +67,18 @@ def _wanted() -> Path | None:
 
 
 @lru_cache
-def _usable_root(wanted: Path | None) -> tuple[Path, str]:
-    """Return a writable cache directory and, as text, why it is not ``wanted`` (empty if it is)."""
-    if wanted is None:
+def _usable_root(preferred: Path | None) -> tuple[Path, str]:
+    """Return a writable cache directory and, as text, why it is not ``preferred`` (empty if it is)."""
+    if preferred is None:
         return _temporary(), "there is no home directory"
     import tempfile
 
     try:
-        wanted.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=wanted):
-            return wanted, ""
+        preferred.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=preferred):
+            return preferred, ""
     except OSError as error:
-        return _temporary(), f"{wanted} cannot be written ({error.strerror or error})"
+        return _temporary(), f"{preferred} cannot be written ({error.strerror or error})"
 
 
 def _temporary() -> Path:

@@ -98,11 +98,11 @@ def peak(pattern: str, transport: str, ranks: int) -> float | None:
 
 def _measure(ranks: Ranks, comm, pattern: str, size: int, buffers: list, repeats: int) -> dict[str, Any]:
     schedule = schedule_of(pattern, comm.size, size // _DTYPE.itemsize)
-    held = dict(zip(schedule.buffers, buffers[-len(schedule.buffers) :], strict=True))
-    exchange = comm.bind(schedule, held)
-    fill(comm, schedule, held, _DTYPE.name)
+    buffers_by_name = dict(zip(schedule.buffers, buffers[-len(schedule.buffers) :], strict=True))
+    exchange = comm.bind(schedule, buffers_by_name)
+    fill(comm, schedule, buffers_by_name, _DTYPE.name)
     exchange.run()
-    wrong = count_wrong(comm, schedule, held, _DTYPE.name)
+    wrong = count_wrong(comm, schedule, buffers_by_name, _DTYPE.name)
     times = timed(ranks, exchange.run, repeats)
     algbw, busbw = bandwidths(pattern, comm.size, size, times["ms"] * 1e-3)
     facts = {"bytes": size, "protocol": exchange.protocol, "wrong": wrong}

@@ -59,9 +59,9 @@ def run(
     if peer is not None and not kwave:
         raise InputError(f"--peer: {peer} given for {file}; allowed: with a k-Wave input file")
     program = None if peer is None else KWaveProgram(peer, chip, "single")
-    words = [sys.executable, "-m", "wavefabric", *(("kwave", "-i") if kwave else ("run",)), str(file)]
-    words += ["--force", "--device", chip.name, *(["-p"] if kwave else ["--quiet"])]
-    words += [] if threads is None else ["-t" if kwave else "--threads", str(threads)]
+    arguments = [sys.executable, "-m", "wavefabric", *(("kwave", "-i") if kwave else ("run",)), str(file)]
+    arguments += ["--force", "--device", chip.name, *(["-p"] if kwave else ["--quiet"])]
+    arguments += [] if threads is None else ["-t" if kwave else "--threads", str(threads)]
     case: dict[str, Any] = {"file": file.name, "repeats": repeats}
     with tempfile.TemporaryDirectory() as folder:
         out, cache = Path(folder) / "out.h5", Path(folder) / "cache"
@@ -72,29 +72,29 @@ def run(
                 "CUPY_CACHE_DIR": str(cache),
                 "CUDA_CACHE_PATH": str(cache),
             }
-            case["first"] = _job([*words, "-o", str(out)], out, kwave, empty)
-        again, theirs = [], []
+            case["first"] = _job([*arguments, "-o", str(out)], out, kwave, empty)
+        jobs, peer_times = [], []
         for number in range(repeats):
             progress(f"run {number + 1} of {repeats}")
             if program is not None:
-                theirs.append(program.job(file, Path(folder) / "peer.h5"))
-            again.append(_job([*words, "-o", str(out)], out, kwave, {}))
-    names = again[0]["seconds"]
-    middle = {name: statistics.median(each["seconds"][name] for each in again) for name in names}
-    walls = [each["wall"] for each in again]
-    steady = statistics.median(each["step_ms"] for each in again)
+                peer_times.append(program.job(file, Path(folder) / "peer.h5"))
+            jobs.append(_job([*arguments, "-o", str(out)], out, kwave, {}))
+    names = jobs[0]["seconds"]
+    middle = {name: statistics.median(each["seconds"][name] for each in jobs) for name in names}
+    walls = [each["wall"] for each in jobs]
+    steady = statistics.median(each["step_ms"] for each in jobs)
     case["again"] = {"wall": statistics.median(walls), "walls": walls, "seconds": middle, "step_ms": steady}
     if program is not None:
-        ratio = statistics.median(one / other for one, other in zip(theirs, walls, strict=True))
-        case["peer"] = {"program": program.path.name, "wall": statistics.median(theirs), "ratio": ratio}
+        ratio = statistics.median(one / other for one, other in zip(peer_times, walls, strict=True))
+        case["peer"] = {"program": program.path.name, "wall": statistics.median(peer_times), "ratio": ratio}
     return {"benchmark": "job", "cases": [case], "machine": timing.machine(chip)}
 
 
-def _job(words: list[str], out: Path, kwave: bool, environment: dict[str, str]) -> dict[str, Any]:
+def _job(arguments: list[str], out: Path, kwave: bool, environment: dict[str, str]) -> dict[str, Any]:
     """Run a command; return its wall time in s, seconds by phase, and ms per steady step, 0 if unknown."""
     begun = time.perf_counter()
     done = subprocess.run(
-        words, capture_output=True, text=True, errors="replace", env=os.environ | environment
+        arguments, capture_output=True, text=True, errors="replace", env=os.environ | environment
     )
     wall = time.perf_counter() - begun
     if done.returncode:
@@ -136,17 +136,17 @@ def plot(result: dict[str, Any], path: str | Path) -> None:
     names = [name for name, each in bars.items() if each is not None]
     peer = case.get("peer")
     with report.figure(path, (8.4, 2.2 + 0.4 * (len(names) + bool(peer))), "x") as drawn:
-        axes, left = drawn.subplots(), [0.0] * len(names)
+        axes, starts = drawn.subplots(), [0.0] * len(names)
         for number, phase in enumerate(case["again"]["seconds"]):
             widths = [bars[name]["seconds"][phase] for name in names]
             colour = report.look(number)["color"]
-            axes.barh(range(len(names)), widths, left=left, label=_WORDS[phase], color=colour, height=0.62)
-            left = [start + width for start, width in zip(left, widths, strict=True)]
+            axes.barh(range(len(names)), widths, left=starts, label=_WORDS[phase], color=colour, height=0.62)
+            starts = [start + width for start, width in zip(starts, widths, strict=True)]
         if peer:
             names.append(peer["program"])
-            left.append(peer["wall"])
+            starts.append(peer["wall"])
             axes.barh(len(names) - 1, peer["wall"], color=GREY, height=0.62)
-        for y, total in enumerate(left):
+        for y, total in enumerate(starts):
             axes.text(total, y, f"  {total:.3g} s", va="center", fontsize=9)
         report.name_bars(axes, names)
         axes.set(xlabel="wall time (s)", title=case["file"])

@@ -40,7 +40,7 @@ class KWaveProgram:
         if device.name != "cpu":
             self._options = ["-g", device.name.partition(":")[2]]
 
-    def against(
+    def compare(
         self, medium: str, shape: tuple[int, int, int], step: Callable[[], None]
     ) -> dict[str, float | str]:
         """Return k-Wave's ``ms`` per step, the ``ratio`` of this time to ours, and its ``memory_bytes``.
@@ -55,7 +55,7 @@ class KWaveProgram:
             times, ratios, memory = [], [], 0
             for _ in range(_RUNS):
                 mine = timing.milliseconds(self._device, step, 1, max(1, steps // 4))[0]
-                theirs, memory = self._once(actual, steps)
+                theirs, memory = self._timed_run(actual, steps)
                 times.append(theirs)
                 ratios.append(theirs / mine)
         return {
@@ -72,15 +72,15 @@ class KWaveProgram:
         self._run(inputs, out)
         return time.perf_counter() - begun
 
-    def _once(self, inputs: Path, steps: int) -> tuple[float, int]:
+    def _timed_run(self, inputs: Path, steps: int) -> tuple[float, int]:
         """Run the program once; return its ms per step, and its memory in bytes."""
         out = inputs.with_name("out.h5")
         self._run(inputs, out, "--benchmark", str(steps))
         return self._read(out, steps)
 
-    def _run(self, inputs: Path, out: Path, *more: str) -> None:
+    def _run(self, inputs: Path, out: Path, *options: str) -> None:
         out.unlink(missing_ok=True)
-        words = [str(self.path.resolve()), "-i", str(inputs), "-o", str(out), "-p", *more]
+        words = [str(self.path.resolve()), "-i", str(inputs), "-o", str(out), "-p", *options]
         if not os.access(self.path, os.X_OK):
             raise InputError(f"--peer: {self.path} cannot be run ({os.strerror(errno.EACCES)})")
         command = [*_LAUNCHER, *words, *self._options]

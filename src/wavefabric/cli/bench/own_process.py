@@ -87,12 +87,12 @@ def _print_memory(medium: str, size: str, precision: str, device: str, threads: 
     whole_run(_TINY)
     with contextlib.suppress(OSError):  # else the peak of the tiny run may hide a smaller one
         Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
-    base = _held(chip)
+    base = _device_bytes(chip)
     whole_run(tuple(map(int, size.split("x"))))
-    print(base, peak_memory() if chip.name == "cpu" else _held(chip))
+    print(base, peak_memory() if chip.name == "cpu" else _device_bytes(chip))
 
 
-def _held(device: Device) -> int:
+def _device_bytes(device: Device) -> int:
     """Return the bytes of this process: resident on a CPU (0 if unknown), in CuPy's pool on a GPU."""
     if device.name != "cpu":
         return device.xp.get_default_memory_pool().total_bytes()  # includes unused memory of the pool

@@ -110,11 +110,11 @@ def run(
 def grids(lengths: Sequence[int], dtype, points: int) -> list[Triple]:
     """Return shapes of grids of about ``points`` points; each of ``lengths`` occurs once along each axis."""
     most_x, most_y, most_z = longest_axes(dtype)
-    left = [n for n in lengths if n <= most_z]
+    unused = [n for n in lengths if n <= most_z]
     shapes = []
     for x, y in zip(lengths, reversed([n for n in lengths if n <= most_y]), strict=False):
-        z = min(left, key=lambda n, area=x * y: abs(math.log2(n * area / points))) if left else lengths[0]
-        left = [n for n in left if n != z]
+        z = min(unused, key=lambda n, area=x * y: abs(math.log2(n * area / points))) if unused else lengths[0]
+        unused = [n for n in unused if n != z]
         if x <= 2 * most_x:
             shapes.append((x, y, z))
     return shapes
@@ -160,19 +160,19 @@ class _Bench:
             self.progress(f"{medium}, {precision}: kernels of {report.shape_words(shape)}")
             stages = make_stages(self.device, light_problem(medium, shape), dtype)
             layout: Any = stages.layout
-            layout.plane_kernels.launches = seen = []
+            layout.plane_kernels.launches = launches = []
             Step(stages).advance(stages.sources.active(100))
             stages.transform_pressure()
             layout.plane_kernels.launches = None
             each: dict[str, list[float]] = {}
-            for name, grid, launch in seen:
+            for name, grid, launch in launches:
                 # Kernels on several spectra are counted per spectrum.
                 layers = grid[2] if name in ("y_transform", "z_divergence", "z_scale") else 1
                 each.setdefault(name, []).append(self.ms(launch, 5) / layers * 1e9 / math.prod(shape))
             for name, all_times in each.items():
                 pair = [shape["xyz".index(name[0])], _short(sum(all_times) / len(all_times))]
                 times.setdefault(name, []).append(pair)
-            del stages, layout, seen, launch
+            del stages, layout, launches, launch
             gc.collect()
         return {name: sorted(pairs) for name, pairs in times.items()}
 

@@ -159,14 +159,14 @@ def _planes(device, shape, dtype, vector: Callable, join: Callable, along, value
     return out
 
 
-def _bump(at: Any, n: int) -> Any:
-    """Return sin²(π ``at``/``n``), 0 at the edges and 1 in the middle; 1 if ``n`` is 1."""
-    return np.sin(np.pi * (at / n if n > 1 else 0.5 + 0 * at)) ** 2
+def _bump(index: Any, n: int) -> Any:
+    """Return sin²(π ``index``/``n``), 0 at the edges and 1 in the middle; 1 if ``n`` is 1."""
+    return np.sin(np.pi * (index / n if n > 1 else 0.5 + 0 * index)) ** 2
 
 
-def _squared_radius(at: Any, n: int) -> Any:
+def _squared_radius(index: Any, n: int) -> Any:
     """Return the squared distance from the middle in units of half the grid; 0 if ``n`` is 1."""
-    return np.square(2 * at / n - 1) if n > 1 else 0 * at
+    return np.square(2 * index / n - 1) if n > 1 else 0 * index
 
 
 def check(
@@ -218,7 +218,7 @@ class Stepper:
 
     def begin_anew(self, steps: int = _FIRST_STEPS) -> None:
         """Drop captured graphs and take ``steps`` steps; needed whenever the functions in a step change."""
-        self._step.forget()
+        self._step.discard_graphs()
         for _ in range(steps):
             self()
 

@@ -98,7 +98,7 @@ def run(
             line["memory"] = memory[shape, name]
             if program is not None:
                 progress(f"{bench.name}: {name}, {program.path.name}")
-                line["kwave"] = program.against(name, shape, bench.stepper(name))
+                line["kwave"] = program.compare(name, shape, bench.stepper(name))
         cases.append(case)
     return {
         "benchmark": "ultrasound-step",
@@ -182,13 +182,13 @@ class _Case:
                 if isinstance(stepper, RecordingStepper):
                     stack.callback(stepper.close)
             each = {key: calls(self.device, stepper, _SAMPLE_MS) for key, stepper in steppers.items()}
-            alone, times = [bare_time()], {key: list[float]() for key in steppers}
+            reference_times, times = [bare_time()], {key: list[float]() for key in steppers}
             for number in range(self.options.repeats):
                 self.say(f"{self.name}: round {number + 1} of {self.options.repeats}")
                 for key, stepper in steppers.items():
                     times[key] += timing.milliseconds(self.device, stepper, 1, each[key])
-                alone.append(bare_time())
-            around = [(a + b) / 2 for a, b in itertools.pairwise(alone)]
+                reference_times.append(bare_time())
+            around = [(a + b) / 2 for a, b in itertools.pairwise(reference_times)]
             lines: dict[str, dict[str, Any]] = {name: {"name": name} for name in media}
             for (name, kind), stepper in steppers.items():
                 facts = self._line(stepper, times[name, kind], around)
@@ -199,19 +199,19 @@ class _Case:
                     line["times_faster_than_plain"] = statistics.median(a / b for a, b in pairs)
                 if "with_points" in line:
                     line["with_points"]["points"] = self.options.points
-        return alone, list(lines.values())
+        return reference_times, list(lines.values())
 
-    def _line(self, stepper: Stepper, times: list[float], around: list[float]) -> dict[str, Any]:
+    def _line(self, stepper: Stepper, times: list[float], bare_times: list[float]) -> dict[str, Any]:
         before = stepper.stages.transforms
         stepper()
         transforms = stepper.stages.transforms - before
-        ratios = [time / (transforms * one) for time, one in zip(times, around, strict=True)]
+        ratios = [time / (transforms * one) for time, one in zip(times, bare_times, strict=True)]
         summary = timing.summary(times)
         return summary | {
             "transforms": transforms,
             "ratio": statistics.median(ratios),
             "ratios": ratios,
-            "bare_ms": transforms * statistics.median(around),
+            "bare_ms": transforms * statistics.median(bare_times),
             "passes": self.kernels(summary["ms"]),
             "stages": type(stepper.stages).__name__,
             "finite": stepper.finite(),

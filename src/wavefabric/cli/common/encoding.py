@@ -26,12 +26,12 @@ def nearest(character: str) -> str:
         return _NEAREST[character]
     if "\udc80" <= character <= "\udcff":
         return f"\\x{ord(character) - 0xDC00:02x}"
-    words = unicodedata.name(character, "").split()
-    if words[:1] == ["GREEK"] and "LETTER" in words:
-        name = words[words.index("LETTER") + 1]
-        return name.title() if "CAPITAL" in words else name.lower()
-    if words[:2] == ["BOX", "DRAWINGS"]:
-        return "-" if words[-1] == "HORIZONTAL" else "|" if words[-1] == "VERTICAL" else "+"
+    name_words = unicodedata.name(character, "").split()
+    if name_words[:1] == ["GREEK"] and "LETTER" in name_words:
+        name = name_words[name_words.index("LETTER") + 1]
+        return name.title() if "CAPITAL" in name_words else name.lower()
+    if name_words[:2] == ["BOX", "DRAWINGS"]:
+        return "-" if name_words[-1] == "HORIZONTAL" else "|" if name_words[-1] == "VERTICAL" else "+"
     plain = unicodedata.normalize("NFKD", character).encode("ascii", "ignore").decode()
     raised = "^" if unicodedata.decomposition(character).startswith("<super>") else ""
     return raised + plain if plain else "?"

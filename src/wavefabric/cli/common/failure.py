@@ -27,13 +27,13 @@ _LEAVING = 10.0
 
 def fail(message: str) -> int:
     """Print ``message`` as one line on stderr, and return the exit code for bad input."""
-    _say(f"wavefabric: error: {one_line(message)}")
+    _write_line(f"wavefabric: error: {one_line(message)}")
     return BAD_INPUT
 
 
 def show_warning(message: Warning | str, *_: object, **__: object) -> None:
     """Print a warning as one line on stderr, without file and line; replaces `warnings.showwarning`."""
-    _say(f"wavefabric: warning: {one_line(str(message))}")
+    _write_line(f"wavefabric: warning: {one_line(str(message))}")
 
 
 def describe(error: BaseException) -> str:
@@ -69,39 +69,39 @@ def leave(
     def alone() -> None:
         _trace(error)
         if message or code in _TIMEOUT:
-            _say(f"wavefabric: rank {rank} of {ranks}: {message or 'interrupted; all ranks end'}")
+            _write_line(f"wavefabric: rank {rank} of {ranks}: {message or 'interrupted; all ranks end'}")
         rank_status.exits(code)
 
     from wavefabric.runtime.exchange.control import world_control
 
     timeout = _TIMEOUT.get(code, _SHORT)
     # Making the control plane would wait forever for ranks that keep running.
-    late = _later(timeout + _SHORT, code, alone)
+    timer = _exit_later(timeout + _SHORT, code, alone)
     try:
         control = world_control() if comm is None else comm.control
     except (MissingExtra, InputError):
-        late.cancel()
+        timer.cancel()
         # As a rule all ranks lack the control plane then, so one of them prints.
         if rank == 0:
             fail(message)
         rank_status.exits(code)
         return code
     ends = control.gather_failures(message, code, timeout)
-    late.cancel()
+    timer.cancel()
     if ends is None:
         alone()
-        _later(_LEAVING, code)
+        _exit_later(_LEAVING, code)
         control.abort(code)
     speaker = next((number for number, (text, _) in enumerate(ends) if text), None)
     if speaker == rank:
         _trace(error)
         alike = all(text == message for text, _ in ends)
-        _say(f"wavefabric: error: {'' if alike else f'rank {rank} of {ranks}: '}{message}")
+        _write_line(f"wavefabric: error: {'' if alike else f'rank {rank} of {ranks}: '}{message}")
     # Some mpiexecs kill all ranks as soon as one exits with an error: the line must be printed before.
     control.gather_failures("", code, _SHORT)
     code = max(number for _, number in ends)
     rank_status.exits(code)
-    _later(_LEAVING, code)
+    _exit_later(_LEAVING, code)
     return code
 
 
@@ -112,13 +112,13 @@ def _trace(error: BaseException | None) -> None:
         traceback.print_exception(error)
 
 
-def _say(line: str) -> None:
+def _write_line(line: str) -> None:
     # One write: ranks share the stream.
     sys.stderr.write(line + "\n")
     sys.stderr.flush()
 
 
-def _later(seconds: float, code: int, first: Callable[[], object] = lambda: None) -> threading.Timer:
+def _exit_later(seconds: float, code: int, first: Callable[[], object] = lambda: None) -> threading.Timer:
     """Call ``first`` and exit after ``seconds`` if the process still runs: MPI may wait for peers forever."""
 
     def end() -> None:

@@ -23,19 +23,19 @@ _HDF5 = b"\x89HDF\r\n\x1a\n"
 PICTURES = (".png", ".svg", ".pdf")
 
 
-def read_text(path: Path, what: str, most: int = MOST_TEXT) -> str:
-    """Return the text of a file of at most ``most`` bytes; ``what`` names the option in errors."""
-    return input_file.read_text(path, what, most).removeprefix("\ufeff")
+def read_text(path: Path, key: str, most: int = MOST_TEXT) -> str:
+    """Return the text of a file of at most ``most`` bytes; ``key`` names the option in errors."""
+    return input_file.read_text(path, key, most).removeprefix("\ufeff")
 
 
-def read_json(path: Path, what: str) -> Any:
-    """Return the content of a JSON file; ``what`` names the option in errors."""
-    text = read_text(path, what)
+def read_json(path: Path, key: str) -> Any:
+    """Return the content of a JSON file; ``key`` names the option in errors."""
+    text = read_text(path, key)
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
         fault = f"line {error.lineno}" if isinstance(error, json.JSONDecodeError) else "too large"
-        raise InputError(f"{what}: {path} is not JSON ({fault}); allowed: a JSON file") from None
+        raise InputError(f"{key}: {path} is not JSON ({fault}); allowed: a JSON file") from None
 
 
 def read_rows(path: Path, key: str, columns: str, most: int | None = None) -> list[Any]:

@@ -168,7 +168,7 @@ def _param(
     if not more["required"]:
         more["default"] = default
     rules = {key: more.pop(key, usual) for key, usual in _RULES.items()}
-    more.setdefault("callback", _taken)
+    more.setdefault("callback", _converted_value)
     if panel == _ARGUMENTS:
         param = click.Argument([name], type=kind, nargs=-1 if many else 1, **more)
     else:
@@ -179,10 +179,10 @@ def _param(
     return param
 
 
-def _taken(context: click.Context, param: click.Parameter, value: Any) -> Any:
+def _converted_value(context: click.Context, param: click.Parameter, value: Any) -> Any:
     """Return an option's value, checked and converted, for the command; a list for repeatable options."""
     if isinstance(value, tuple):  # of an option that may be repeated
-        return [_taken(context, param, each) for each in value] or None
+        return [_converted_value(context, param, each) for each in value] or None
     if value is None:
         return None
     rules = vars(param)
@@ -191,7 +191,7 @@ def _taken(context: click.Context, param: click.Parameter, value: Any) -> Any:
         numbers = f"{least} to {most}" if most < math.inf else f"a whole number from {least}"
         check_range(param.opts[0], value, least, most, rules["allowed"] or numbers)
     if rules["listed"] and rules["checked"] and value != param.default:
-        choice(param.opts[0], value, (*rules["also"], *_words(rules["listed"])))
+        choice(param.opts[0], value, (*rules["also"], *_quoted_words(rules["listed"])))
     return rules["read"](value) if rules["read"] else value
 
 
@@ -201,7 +201,7 @@ class _Command(click.Command):
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         panels: dict[str, list[tuple[str, str]]] = {_ARGUMENTS: [], _OPTIONS: []}
         for each in self.get_params(ctx):
-            text = _LISTED.sub(lambda match: ", ".join(_words(match)), vars(each)["help"])
+            text = _LISTED.sub(lambda match: ", ".join(_quoted_words(match)), vars(each)["help"])
             vars(each)["help"] = text
             record = each.get_help_record(ctx) or (each.get_usage_pieces(ctx)[0], text)
             panels.setdefault(vars(each).get("panel", _OPTIONS), []).append(record)
@@ -214,7 +214,7 @@ class _Command(click.Command):
         """Do nothing: `format_options` lists the arguments too."""
 
 
-def _words(match: re.Match[str]) -> tuple[str, ...]:
+def _quoted_words(match: re.Match[str]) -> tuple[str, ...]:
     return tuple(getattr(importlib.import_module(match[1]), match[2]))
 
 

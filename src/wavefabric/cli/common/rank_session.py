@@ -41,21 +41,21 @@ class MeasureOptions(RankedOptions):
     repeats: int = option("Samples of each time; the median counts.", default=5)
 
 
-def start_ranks(who: RankedOptions, as_json: bool, least: int = 2) -> "Ranks":
+def start_ranks(options: RankedOptions, as_json: bool, least: int = 2) -> "Ranks":
     """Start the ranks of a measurement if necessary, and return at least ``least`` ranks; collective."""
     from wavefabric.fabric.execution.timing import Ranks
     from wavefabric.runtime.device.select import cuda_count
 
-    names = parse_list(who.transports)
+    names = parse_list(options.transports)
     # Only the launcher can enable device memory in MPI.
     seen = "mpi-cuda" in names or ("all" in names and find_spec("libucx") is not None)
-    seen = seen and (who.ranks or 1) > 1 and who.device != "cpu" and cuda_count() > 0
-    chosen = replace(who, transport="mpi-cuda" if seen else None)
+    seen = seen and (options.ranks or 1) > 1 and options.device != "cpu" and cuda_count() > 0
+    chosen = replace(options, transport="mpi-cuda" if seen else None)
     chosen.check()
     common_ranks.start(chosen, None, lambda: _ring(chosen.count), as_json)
     gpus = chosen.gpus(lambda: _ring(chosen.count)) if environment.ranks() > 1 else None
-    ranks = Ranks(names, who.device, who.threads, gpus, least)
-    who.invocation.comm = ranks.base
+    ranks = Ranks(names, options.device, options.threads, gpus, least)
+    options.invocation.comm = ranks.base
     return ranks
 
 

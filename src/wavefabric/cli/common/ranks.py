@@ -94,7 +94,7 @@ class RankOptions:
             return list(self.order)
         if self.placement is None:
             return None
-        here = environment.local_size() if environment.ranks() > 1 else self.count
+        local_ranks = environment.local_size() if environment.ranks() > 1 else self.count
         chosen = os.environ.get(environment.PLACEMENT)
         if chosen and environment.expected_ranks() is not None:
             return [int(word) for word in chosen.split()]
@@ -102,8 +102,8 @@ class RankOptions:
         from wavefabric.runtime.exchange.placement import best_placement, read_placement
 
         if self.placement != "auto":
-            return read_placement(self.placement, here)
-        if here != self.count:
+            return read_placement(self.placement, local_ranks)
+        if local_ranks != self.count:
             allowed = "a file of GPUs, for each host alike"
             refuse(changed(self, "placement"), "with ranks on several hosts", allowed)
         topology = gpu_topology.query()

@@ -72,13 +72,13 @@ def table(columns: Sequence[str], rows: Iterable[Iterable[str]] = (), title: str
     from rich import box
     from rich.table import Table
 
-    made = Table(title=title, box=box.SIMPLE_HEAD, pad_edge=False)
+    result = Table(title=title, box=box.SIMPLE_HEAD, pad_edge=False)
     for heading in columns:
         justify, wraps = "left" if heading[0] in "<|" else "right", heading[0] == "<"
-        made.add_column(heading.lstrip("<|"), justify=justify, no_wrap=not wraps, overflow="fold")
+        result.add_column(heading.lstrip("<|"), justify=justify, no_wrap=not wraps, overflow="fold")
     for row in rows:
-        made.add_row(*row)
-    return made
+        result.add_row(*row)
+    return result
 
 
 def pairs_table(lines: Iterable[tuple[str, str]]) -> "Table":

@@ -156,12 +156,12 @@ class Fibre:
 
     def select_groups(self, groups: int | Iterable[int]) -> "Fibre":
         """Return a fibre of only the mode groups ``groups`` (a list, or g for 1 to g); β1 is unchanged."""
-        present, wanted = np.unique(self.groups), group_numbers(groups)
-        if absent := [g for g in wanted if g not in present]:
+        present, selected = np.unique(self.groups), group_numbers(groups)
+        if absent := [g for g in selected if g not in present]:
             allowed = f"{present[0]} to {present[-1]}"
             raise InputError(f"groups: {absent[0]} is not in {self.name}; allowed: {allowed}")
-        keep = np.isin(self.groups, wanted)
-        rows = {"group": np.isin(present, wanted), "mode": keep, "row": np.repeat(keep, 2)}[self.kappa_of]
+        keep = np.isin(self.groups, selected)
+        rows = {"group": np.isin(present, selected), "mode": keep, "row": np.repeat(keep, 2)}[self.kappa_of]
         return replace(
             self,
             labels=tuple(np.array(self.labels)[keep].tolist()),

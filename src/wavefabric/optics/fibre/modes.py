@@ -127,18 +127,18 @@ def _ring_edges(profile: Profile, step: float, outer: float, refine: int) -> Arr
     Rings are about ``step``/``refine`` wide; more than 10 µm outside the last interface their widths grow.
     """
     last = profile.interfaces()[-1]
-    even = min(outer, last + _EVEN)
-    stops = (0.0, *profile.interfaces(), even)
-    growth = (outer - last) / (even - last)
+    uniform_end = min(outer, last + _EVEN)
+    stops = (0.0, *profile.interfaces(), uniform_end)
+    growth = (outer - last) / (uniform_end - last)
     growing = refine * math.ceil(math.log(growth) * _EVEN / step)
-    if (rings := refine * even / step + growing) > MOST_RINGS:
+    if (rings := refine * uniform_end / step + growing) > MOST_RINGS:
         fault = f"{rings:.3g} rings of {step / refine:g} m to a radius of {outer:g} m"
         allowed = f"up to {MOST_RINGS}, so a smaller core_diameter (and trench), or radii of a table"
         raise InputError(f"profile: {fault}; allowed: {allowed}")
     counts = [refine * math.ceil((b - a) / step * (1 - 1e-9)) for a, b in pairwise(stops)]
     parts = [np.linspace(a, b, n + 1)[:-1] for (a, b), n in zip(pairwise(stops), counts, strict=True)]
-    far = last + (even - last) * growth ** np.linspace(0, 1, growing + 1)
-    return np.concatenate([*parts, far])
+    growing_edges = last + (uniform_end - last) * growth ** np.linspace(0, 1, growing + 1)
+    return np.concatenate([*parts, growing_edges])
 
 
 @lru_cache(maxsize=8)
@@ -199,7 +199,7 @@ def solve_mesh(
     # as 0, with the conductance l.
     conductance = np.append(edges[1:-1] / np.diff(centres), 0.0)
     root = np.sqrt(ring)
-    off = conductance[:-1] / (root[1:] * root[:-1])
+    off_diagonal = conductance[:-1] / (root[1:] * root[:-1])
 
     modes = []
     top = float(excess.max())
@@ -208,7 +208,7 @@ def solve_mesh(
         outflow = conductance + np.append(0.0, conductance[:-1])
         diagonal = excess - (order / centres) ** 2 - outflow / ring
         bounds = {"select": "v", "select_range": (0.0, 1.001 * top)}
-        _, vectors = scipy.linalg.eigh_tridiagonal(diagonal, off, **bounds)
+        _, vectors = scipy.linalg.eigh_tridiagonal(diagonal, off_diagonal, **bounds)
         if vectors.shape[1] == 0:
             break
         fields = (vectors[:, ::-1] / root[:, None]).T

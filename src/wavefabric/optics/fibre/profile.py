@@ -79,17 +79,17 @@ def mix_n2(host: Sellmeier, dopant: Sellmeier, fraction: ArrayLike, wavelength: 
 
 def fraction_of(host: Sellmeier, dopant: Sellmeier, n2: ArrayLike, wavelength: float) -> Array:
     """Return the molar fraction of dopant that gives the squared index ``n2``; InputError unless 0 … 1."""
-    wanted = np.asarray(n2, dtype=float)
+    target = np.asarray(n2, dtype=float)
     low, high = (float(mix_n2(host, dopant, x, wavelength)) for x in (0.0, 1.0))
     tolerance = 1e-12
-    if np.any(wanted < low - tolerance) or np.any(wanted > high + tolerance):
-        worst = math.sqrt(float(wanted.max() if np.any(wanted > high + tolerance) else wanted.min()))
+    if np.any(target < low - tolerance) or np.any(target > high + tolerance):
+        worst = math.sqrt(float(target.max() if np.any(target > high + tolerance) else target.min()))
         fault = f"{worst:.6f} is out of reach of {host.name} doped with {dopant.name}"
         raise InputError(f"index: {fault}; allowed: {math.sqrt(low):.6f} to {math.sqrt(high):.6f}")
-    x = (wanted - low) / (high - low)
+    x = (target - low) / (high - low)
     for _ in range(6):  # Newton: n²(x) is nearly straight
         value, slope = _mix(host, dopant, x, wavelength)
-        x = x - (value - wanted) / slope
+        x = x - (value - target) / slope
     return x
 
 
@@ -161,14 +161,14 @@ class Profile:
             n[inside] = design
             return n
         clad_design = self.cladding.index(self.design_wavelength)
-        here = clad + design - clad_design
+        index = clad + design - clad_design
         core = design > clad_design
         if isinstance(self.cladding, Sellmeier) and self.dopant is not None:
             x = fraction_of(self.cladding, self.dopant, design[core] ** 2, self.design_wavelength)
-            here[core] = np.sqrt(mix_n2(self.cladding, self.dopant, x, wavelength))
+            index[core] = np.sqrt(mix_n2(self.cladding, self.dopant, x, wavelength))
         else:
-            here[core] = np.sqrt(clad**2 + design[core] ** 2 - clad_design**2)
-        n[inside] = here
+            index[core] = np.sqrt(clad**2 + design[core] ** 2 - clad_design**2)
+        n[inside] = index
         return n
 
 

@@ -66,11 +66,11 @@ class PowerEvolution:
         A cubic spline through `log_gain`, with knots at most 50 GHz apart, gives the power gain; the field
         gain is its square root.
         """
-        wanted, ends = _optical(frequencies), np.array([start, self.length if stop is None else stop])
-        low, high = wanted.min() - _KNOTS, wanted.max() + _KNOTS
+        frequency, ends = _optical(frequencies), np.array([start, self.length if stop is None else stop])
+        low, high = frequency.min() - _KNOTS, frequency.max() + _KNOTS
         knots = np.linspace(low, high, math.ceil((high - low) / _KNOTS) + 2)
         half = 0.5 * np.diff(self.log_gain(ends, knots))[..., 0]
-        return np.exp(scipy.interpolate.CubicSpline(knots, half)(wanted)).T
+        return np.exp(scipy.interpolate.CubicSpline(knots, half)(frequency)).T
 
     def _positions(self, z: ArrayLike | None) -> Array:
         z = numbers(self.length if z is None else z, "m", "z")

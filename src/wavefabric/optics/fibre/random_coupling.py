@@ -185,19 +185,19 @@ class RandomCoupling:
         if not self.between_groups:
             return mixing
         groups = tuple(fibre.group_sizes.tolist())
-        between = _between(groups, float(self.between_groups) * length / self.sections(length))
+        between = _element_deviations(groups, float(self.between_groups) * length / self.sections(length))
         normal = np.zeros(fibre.rows**2, np.complex128)
         philox.add_complex_normal(normal, 1.0, self.seed, streams[-1], 0)
         upper = np.triu(normal.reshape(fibre.rows, fibre.rows) * between, 1)
         values, vectors = np.linalg.eigh(upper + upper.conj().T)
-        whole = (vectors * np.exp(1j * values)) @ vectors.conj().T
+        unitary = (vectors * np.exp(1j * values)) @ vectors.conj().T
         for block, (start, stop) in zip(mixing.matrices, mixing.blocks, strict=True):
-            whole[:, start:stop] = whole[:, start:stop] @ block
-        return ModeMixing([whole])
+            unitary[:, start:stop] = unitary[:, start:stop] @ block
+        return ModeMixing([unitary])
 
 
 @lru_cache(maxsize=4)
-def _between(group_modes: tuple[int, ...], coupled: float) -> Array:
+def _element_deviations(group_modes: tuple[int, ...], coupled: float) -> Array:
     """Return the standard deviation of each element of a random Hermitian matrix H, (2M, 2M).
 
     The unitary exp(iH) couples the field rows of neighbouring mode groups; other elements of H are 0.

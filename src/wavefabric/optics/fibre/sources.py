@@ -139,23 +139,24 @@ def fibre_from_profile(
     choice("coupling", coupling, ("groups", "modes"))
     inputs = ProfileOptions(**options)
     wavelength, step = number(wavelength, "m", "wavelength"), number(inputs.step, "m", "step")
-    wanted = None if groups is None else group_numbers(groups)
+    selected = None if groups is None else group_numbers(groups)
     modes, overlap = solved_overlaps(profile, wavelength, step)
-    fit = _solved(profile, wavelength, groups=(1, *modes.select(wanted).group) if wanted else None, step=step)
-    chosen = fit.modes if wanted is None else fit.modes.select(wanted)
-    if notes := [note for group, note in fit.modes.left_out if wanted is None or group in wanted]:
+    needed = (1, *modes.select(selected).group) if selected else None
+    fit = _solved(profile, wavelength, groups=needed, step=step)
+    chosen = fit.modes if selected is None else fit.modes.select(selected)
+    if notes := [note for group, note in fit.modes.left_out if selected is None or group in selected]:
         text = f"{inputs.name}: guided modes left out: {', '.join(notes)}"
         (inputs.warn or partial(warnings.warn, stacklevel=2))(text)
-    kept = overlap.take(np.isin(overlap.lp, modes.rows(chosen.labels)))
+    coupled = overlap.take(np.isin(overlap.lp, modes.rows(chosen.labels)))
     taylor = fit.beta[fit.modes.rows(chosen.labels), 1:] - np.array([fit.beta[0, 1], 0, 0, 0])
-    beta = taylor[np.unique(kept.lp, return_inverse=True)[1]]
+    beta = taylor[np.unique(coupled.lp, return_inverse=True)[1]]
     if coupling == "groups":
-        average_over_groups(beta, kept.groups)
+        average_over_groups(beta, coupled.groups)
     a_ref = float(overlap.a_eff[0])
-    kappa, kappa_of = kappa_from(kept, coupling, a_ref)
+    kappa, kappa_of = kappa_from(coupled, coupling, a_ref)
     gamma = gamma_of(a_ref, wavelength, number(n2, "m^2/W", "n2"))
     alpha = numbers(attenuation, "1/m", "attenuation")
-    values = kept.labels, kept.groups, alpha, beta, gamma, kappa, kappa_of, kept.a_eff, wavelength
+    values = coupled.labels, coupled.groups, alpha, beta, gamma, kappa, kappa_of, coupled.a_eff, wavelength
     return Fibre(inputs.name, *values)
 
 
@@ -268,12 +269,12 @@ def _areas_apart(labels, table: Array, solved: Array, solved_lp01: float, gamma_
 
     ``table`` (m²) are the areas of the table, ``solved`` (m²) those of the modes from which κ comes.
     """
-    apart = table / solved - 1
-    worst = int(np.argmax(np.abs(apart)))
-    if abs(apart[worst]) <= _AREA_TOLERANCE:
+    error = table / solved - 1
+    worst = int(np.argmax(np.abs(error)))
+    if abs(error[worst]) <= _AREA_TOLERANCE:
         return ""
     listed, own = (f"{areas[worst] * 1e12:.4g} um^2" for areas in (table, solved))
-    text = f"A_eff of {labels[worst]} is {listed}, that of the profile's mode {own} ({apart[worst]:+.1%})"
+    text = f"A_eff of {labels[worst]} is {listed}, that of the profile's mode {own} ({error[worst]:+.1%})"
     if not gamma_from_table:
         return f"{text}; kappa comes from the profile"
     lp01 = table[labels.index("LP01")]
@@ -289,7 +290,7 @@ def _mode_table(path: str | Path, groups_csv: str | Path | None) -> tuple[dict[s
     columns = read_columns(path, ("mode_group", "l", "m", "a_eff_um2"), ("spatial_modes", *_LINEAR))
     for key, least in (("mode_group", 1), ("l", 0), ("m", 1), ("spatial_modes", 1)):
         if key in columns:
-            columns[key] = _whole(path, key, columns[key], least)
+            columns[key] = _whole_numbers(path, key, columns[key], least)
     degeneracy = np.where(columns["l"] == 0, 1, 2)
     counts = columns.pop("spatial_modes", degeneracy)
     if (wrong := counts != degeneracy).any():
@@ -299,17 +300,17 @@ def _mode_table(path: str | Path, groups_csv: str | Path | None) -> tuple[dict[s
         raise InputError(f"{path}: a mode (l, m) stands in more than one line; each may stand once")
     order = np.lexsort((columns["m"], columns["l"], columns["mode_group"]))
     columns = {key: values[order] for key, values in columns.items()}
-    own = [key for key in _LINEAR if key in columns]
+    mode_columns = [key for key in _LINEAR if key in columns]
     if groups_csv is None:
-        if missing := [key for key in _NEEDED if key not in own]:
+        if missing := [key for key in _NEEDED if key not in mode_columns]:
             fault = f"missing, and {path} has no column {missing[0]}"
             raise InputError(f"groups_csv: {fault}; allowed: groups_csv, or {' and '.join(_NEEDED)} by mode")
         return columns, _linear(columns)
-    if own:
-        fault = f"column {own[0]} by mode, and groups_csv given too"
+    if mode_columns:
+        fault = f"column {mode_columns[0]} by mode, and groups_csv given too"
         raise InputError(f"{path}: {fault}; allowed: one of the two")
     lines = read_columns(groups_csv, ("mode_group", *_NEEDED), tuple(_LINEAR)[2:])
-    groups = _whole(groups_csv, "mode_group", lines["mode_group"], 1).tolist()
+    groups = _whole_numbers(groups_csv, "mode_group", lines["mode_group"], 1).tolist()
     if len(set(groups)) != len(groups):
         raise InputError(f"{groups_csv}: mode_group must be whole numbers from 1, each once")
     if absent := [g for g in columns["mode_group"].tolist() if g not in groups]:
@@ -317,7 +318,7 @@ def _mode_table(path: str | Path, groups_csv: str | Path | None) -> tuple[dict[s
     return columns, _linear(lines)[[groups.index(g) for g in columns["mode_group"].tolist()]]
 
 
-def _whole(path, key: str, values: Array, least: int) -> NDArray[np.int64]:
+def _whole_numbers(path, key: str, values: Array, least: int) -> NDArray[np.int64]:
     if (wrong := (values != np.rint(values)) | (values < least)).any():
         raise InputError(f"{path}: {key} {values[wrong][0]:g}; needs whole numbers of at least {least}")
     return values.astype(np.int64)

@@ -184,10 +184,10 @@ class RamanGain:
         value is A C_R(s − f). Otherwise it is −A C_R(f − s), times f/s with the quantum defect, so that the
         number of photons is conserved.
         """
-        own, source = np.asarray(frequencies, dtype=float)[:, None], np.asarray(sources, dtype=float)
-        coupling = self.area * self.at(source - own)
+        target, source = np.asarray(frequencies, dtype=float)[:, None], np.asarray(sources, dtype=float)
+        coupling = self.area * self.at(source - target)
         if self.pump_frequency is not None:
-            coupling *= np.maximum(own, source) / self.pump_frequency
+            coupling *= np.maximum(target, source) / self.pump_frequency
         if self.quantum_defect:
-            coupling *= np.maximum(own / source, 1.0)
+            coupling *= np.maximum(target / source, 1.0)
         return coupling

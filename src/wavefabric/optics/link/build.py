@@ -29,24 +29,24 @@ class SharedParts:
     """Caches objects (fibre, propagator, …) for later runs; a key holds the inputs that fix an object."""
 
     def __init__(self):
-        self._kept: dict[str, dict[Hashable, Any]] = {}
+        self._parts: dict[str, dict[Hashable, Any]] = {}
 
     def get(self, kind: str, key: Hashable, make: Callable[[], Any], most: int = 1) -> Any:
         """Return the object cached for ``kind`` and ``key``; if there is none, ``make`` it and cache it.
 
         At most ``most`` objects of a kind stay cached.
         """
-        kept = self._kept.setdefault(kind, {})
-        if key not in kept:
-            while len(kept) >= most:  # free memory before the next part is made
-                del kept[next(iter(kept))]
-            kept[key] = make()
-        return kept[key]
+        parts = self._parts.setdefault(kind, {})
+        if key not in parts:
+            while len(parts) >= most:  # free memory before the next part is made
+                del parts[next(iter(parts))]
+            parts[key] = make()
+        return parts[key]
 
     def release_others(self, kind: str, key: Hashable) -> bool:
         """Release the cached objects of ``kind`` except that of ``key``; return whether that one exists."""
-        kept = self._kept.pop(kind, {})
-        self._kept[kind] = {key: kept[key]} if key in kept else {}
+        kept = self._parts.pop(kind, {})
+        self._parts[kind] = {key: kept[key]} if key in kept else {}
         return key in kept
 
 

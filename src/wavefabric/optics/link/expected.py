@@ -58,28 +58,28 @@ def warnings_before(
     """
     warnings = []
     limit = resonance(fibre, transmitter)
-    if steps is not None and (taken := settings.link.length / steps) > limit.step:
+    if steps is not None and (step := settings.link.length / steps) > limit.step:
         cost = "a shorter step, or --verify-step, tells how much of it is numerical"
         if expected:
             last = max(expected.values(), key=lambda one: one.distance)
             with np.errstate(divide="ignore", invalid="ignore"):
                 loss = np.nanmax(10 * np.log10(last.noise / (last.noise - last.numerical)), initial=0.0)
             cost = f"theory expects these steps to cost up to {loss:.2g} dB of Q²"
-        warnings.append(f"solver.step: {above_limit(taken, limit)}; {cost}")
+        warnings.append(f"solver.step: {above_limit(step, limit)}; {cost}")
     if text := _raman_left_out(settings, fibre, transmitter):
         warnings.append(text)
     length = settings.link.length * settings.link.spans
     spread, (slow, fast) = delay_spread(fibre)
     window = transmitter.grid.duration
     if spread * length > window:
-        apart = f"{slow} and {fast} are {spread * length * 1e9:.3g} ns apart after {length / 1e3:g} km"
+        difference = f"{slow} and {fast} are {spread * length * 1e9:.3g} ns apart after {length / 1e3:g} km"
         symbols = f"{math.ceil(spread * length * transmitter.grid.symbol_rate)} symbols would hold the delay"
         again = f"the time window is {window * 1e9:.3g} ns: the same symbols meet again"
-        warnings.append(f"signal.symbols: {apart}, {again}; {symbols}")
+        warnings.append(f"signal.symbols: {difference}, {again}; {symbols}")
     if settings.receiver.equaliser == "mimo":
         together = fibre.groups * (settings.receiver.joint == "groups")
-        apart = max(float(np.ptp(fibre.beta[together == k, 0])) for k in np.unique(together))
-        symbols = apart * length * transmitter.grid.symbol_rate
+        difference = max(float(np.ptp(fibre.beta[together == k, 0])) for k in np.unique(together))
+        symbols = difference * length * transmitter.grid.symbol_rate
         if symbols > settings.receiver.taps:
             fault = f"modes equalised together come {symbols:.0f} symbols apart after {length / 1e3:g} km"
             limit = f"{settings.receiver.taps} taps hold without strong coupling"
@@ -105,10 +105,10 @@ def _raman_left_out(settings: RunFile, fibre: Fibre, transmitter: Transmitter) -
     return f"fibre.raman: left out; {effect}, and a table [fibre.raman] takes it along"
 
 
-def above_limit(taken: float, limit: StepLimit) -> str:
-    """Say in words that steps of ``taken`` m exceed the resonance limit ``limit``, and what that causes."""
+def above_limit(step: float, limit: StepLimit) -> str:
+    """Say in words that steps of ``step`` m exceed the resonance limit ``limit``, and what that causes."""
     return (
-        f"{metres(taken)} is above the resonance limit of {metres(limit.step)} ({limit.cause}): spurious "
+        f"{metres(step)} is above the resonance limit of {metres(limit.step)} ({limit.cause}): spurious "
         "four-wave mixing adds up in phase and may exceed the fibre's own"
     )
 
@@ -149,7 +149,7 @@ def expected_of(
     options = Options(symbols=grid.symbols)
     if solver.step is not None and solver.integrator in QUADRATURES:
         steps = Steps(solver.step, solver.integrator, section_count(run))
-        if steps.taken(link.length) > resonance(fibre, transmitter).step:
+        if steps.actual_step(link.length) > resonance(fibre, transmitter).step:
             options = Options(symbols=grid.symbols, steps=steps, sample_rate=grid.sample_rate)
     spans = Spans(link.length, link.spans, amplifier_gain(link, fibre))
     at, joint = run.receiver.spans(link.spans), run.receiver.sets(fibre.group_sizes)
@@ -169,15 +169,15 @@ def group_expectations(expected: dict[str, Expectation], fibre: Fibre) -> list[d
     rows = []
     for number in np.unique(fibre.groups):
         inside, received = fibre.groups == number, {}
-        for name, one in expected.items():
-            lit = inside[:, None] & (one.signal > 0)
+        for name, expectation in expected.items():
+            lit = inside[:, None] & (expectation.signal > 0)
             levels = received[name] = {
-                "distance_m": one.distance,
-                "q_squared_mean_db": db(float(one.snr[lit].mean())) if lit.any() else None,
-                "q_squared_min_db": float(one.q_squared_db[lit].min()) if lit.any() else None,
+                "distance_m": expectation.distance,
+                "q_squared_mean_db": db(float(expectation.snr[lit].mean())) if lit.any() else None,
+                "q_squared_min_db": float(expectation.q_squared_db[lit].min()) if lit.any() else None,
             }
             for part in (*PARTS, "recovery"):
-                noise = float((getattr(one, part) / np.where(lit, one.signal, 1))[lit].sum())
+                noise = float((getattr(expectation, part) / np.where(lit, expectation.signal, 1))[lit].sum())
                 levels[f"snr_{part}_db"] = db(lit.sum() / noise) if noise > 0 else None
         rows.append({"group": int(number), "modes": int(inside.sum()), "received": received})
     return rows

@@ -90,7 +90,8 @@ class Snapshots:
 
     def __init__(self, comm: Communicator, run: RunFile, writer: ResultWriter, fingerprint: str):
         self._comm, self._fingerprint = comm, fingerprint
-        names = {at: f"{writer.path.stem}-{at / 1e3:g}km.h5" for at in sorted(set(run.output.snapshots))}
+        positions, stem = sorted(set(run.output.snapshots)), writer.path.stem
+        names = {position: f"{stem}-{position / 1e3:g}km.h5" for position in positions}
         paths = {at: writer.path.with_name(name) for at, name in names.items()}
 
         def check() -> dict[float, Path]:
@@ -105,8 +106,8 @@ class Snapshots:
         #: Files still to be written, by distance in m.
         self._due = on_first_rank(comm, check)
 
-    def take(self, A, local_modes: RankModes, distance: float, facts: dict[str, Any]) -> None:
-        """Write the field to each file that is due by ``distance`` m, with the attributes ``facts``.
+    def take(self, A, local_modes: RankModes, distance: float, attributes: dict[str, Any]) -> None:
+        """Write the field to each file that is due by ``distance`` m, with the attributes ``attributes``.
 
         All ranks call this, each with its rows ``A`` of the field.
         """
@@ -116,6 +117,6 @@ class Snapshots:
             def write(rows: Rows, path: Path = path) -> None:
                 about = {"distance_m": distance, "fingerprint": self._fingerprint}
                 content = {"field": Data(rows, "W^0.5", "complex envelopes, two polarisations per mode")}
-                ResultWriter(path, force=True).write(content, attributes=facts | about)
+                ResultWriter(path, force=True).write(content, attributes=attributes | about)
 
             with_whole_field(self._comm, local_modes, A, write)

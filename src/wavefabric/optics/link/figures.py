@@ -155,7 +155,7 @@ def q_squared_figure(result: Result) -> Figure:
         axes.plot(x, low, "v", color=RED, markersize=size, label="minimum", zorder=3)
     axes.set_ylabel("Q² (dB)")
     count = f"over {channels} WDM channels" if channels > 1 else "of the channel"
-    _finish(axes, f"Q² {count}, {_where(result, name)}")
+    _finish(axes, f"Q² {count}, {_position_name(result, name)}")
     return axes.figure
 
 
@@ -190,9 +190,9 @@ def penalty_figure(
         axes.plot(x, penalty, marker, color=colour, markersize=size, label=label, zorder=3 + k)
         theory, sent = (expected_db(result, each, q.shape) for each in (name, "back_to_back"))
         if theory is not None and sent is not None:
-            look = {"color": colour, "markersize": 2.2 * size, "zorder": 2.8}
+            keywords = {"color": colour, "markersize": 2.2 * size, "zorder": 2.8}
             penalty = mean_db(theory) - mean_db(sent)
-            axes.plot(x, penalty, "_", label="theory" if k == 0 else None, **look)
+            axes.plot(x, penalty, "_", label="theory" if k == 0 else None, **keywords)
         if extrapolated and name in extrapolated:
             hollow = {"mec": colour, "mfc": "white", "mew": 0.9, "zorder": 2.5}
             axes.plot(x, extrapolated[name], marker, ms=size, label=f"{label}, step → 0", **hollow)
@@ -244,7 +244,7 @@ def constellation_figure(
             title = f"{labels[m]}, group {groups[m]}: Q² = {mean[m]:.2f} dB"
             axes.set_title(title, pad=8, fontsize=10)
         of = "" if channel is None else f"of channel {channel} "
-        title = f"Received symbols {of}{_where(result, name)}"
+        title = f"Received symbols {of}{_position_name(result, name)}"
         figure.suptitle(title, x=0.02, ha="left", fontsize=11, fontweight="bold")
     return figure
 
@@ -272,7 +272,7 @@ def _q_squared_db(result: Result, name: str) -> np.ndarray:
     return q
 
 
-def _where(result: Result, name: str) -> str:
+def _position_name(result: Result, name: str) -> str:
     return "back to back" if name == "back_to_back" else f"after {distance(result, name) / 1e3:g} km"
 
 
@@ -314,5 +314,5 @@ def _finish(axes: Axes, title: str) -> None:
         axes.set_title(title)
         if len(axes.get_legend_handles_labels()[0]) > 1 or "penalty" in title:
             # Right of the title, above the group numbers.
-            look = {"loc": "lower right", "bbox_to_anchor": (1.0, 1.05), "borderaxespad": 0}
-            axes.legend(ncols=6, handletextpad=0.2, columnspacing=1.2, **look)
+            keywords = {"loc": "lower right", "bbox_to_anchor": (1.0, 1.05), "borderaxespad": 0}
+            axes.legend(ncols=6, handletextpad=0.2, columnspacing=1.2, **keywords)

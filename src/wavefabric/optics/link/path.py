@@ -65,7 +65,7 @@ class LinkPath:
     """
 
     @classmethod
-    def over(cls, comm: Communicator, run: RunFile, fibre: Fibre, transmitter: Transmitter) -> "LinkPath":
+    def of_rank(cls, comm: Communicator, run: RunFile, fibre: Fibre, transmitter: Transmitter) -> "LinkPath":
         """Create the path for one rank of ``comm``, with this rank's part of the modes."""
         ends = split_modes(fibre.modes, comm.size, cls.boundaries(run, fibre))
         path = cls(run, fibre, transmitter, RankModes(ends, comm.rank))
@@ -91,16 +91,16 @@ class LinkPath:
         #: Number of sections per span.
         self.section_count = section_count(run)
         #: Whether the receiver knows the inverse of the link; an equaliser does not need it.
-        self.known = run.receiver.equaliser == "ideal"
+        self.known_channel = run.receiver.equaliser == "ideal"
         #: Whether the inverse of the linear phase and of one unitary undoes the link except for its loss.
         self.plain = self.coupling is None and not run.link.mode_dependent_gain
         #: Whether the receiver solves the link backwards, because phases and a unitary do not undo it.
-        self.inverted = run.receiver.back_propagation is not None or (self.known and not self.plain)
+        self.inverted = run.receiver.back_propagation is not None or (self.known_channel and not self.plain)
         even = bool((fibre.alpha == fibre.alpha[0]).all()) and self.spectral is None
         #: Whether the inverse of the link leaves white noise unchanged.
         self.unitary = self.plain or (even and not run.link.mode_dependent_gain)
         linear, inside = np.column_stack([fibre.alpha, fibre.beta]), np.diff(fibre.groups) == 0
-        if run.link.mix_groups and self.known and (np.diff(linear, axis=0)[inside] != 0).any():
+        if run.link.mix_groups and self.known_channel and (np.diff(linear, axis=0)[inside] != 0).any():
             fault = "modes of one group differ in loss or dispersion, so that no matrix undoes the mixing"
             allowed = 'allowed with fibre.coupling = "groups" or receiver.equaliser = "mimo"'
             raise InputError(f"link.mix_groups: true given, but {fault}; {allowed}")
@@ -137,16 +137,16 @@ class LinkPath:
         """Return this path for one channel alone: its band as the grid, β expanded at its centre."""
         grid = self.grid
         offset = float(grid.offsets[channel])
-        own = copy(self)
+        path = copy(self)
         centre = grid.centre_frequency + offset
-        own.grid = WdmGrid((centre,), grid.symbol_rate, samples_per_symbol, grid.symbols, centre)
+        path.grid = WdmGrid((centre,), grid.symbol_rate, samples_per_symbol, grid.symbols, centre)
         shift = 2 * math.pi * offset
-        own.fibre = dataclasses.replace(self.fibre, beta=shift_expansion(self.fibre.beta, shift))
+        path.fibre = dataclasses.replace(self.fibre, beta=shift_expansion(self.fibre.beta, shift))
         delays = self.fibre.row_delays
-        own.row_phase = np.repeat(self.fibre.beta @ (shift ** np.arange(1, 5) / [1, 2, 6, 24]), 2)
+        path.row_phase = np.repeat(self.fibre.beta @ (shift ** np.arange(1, 5) / [1, 2, 6, 24]), 2)
         if delays is not None:
-            own.row_phase += delays * shift
-        return own
+            path.row_phase += delays * shift
+        return path
 
     def mixing(self, span: int) -> ModeMixing:
         """Return the mixing inside mode groups (``link.mix_groups``) after a span, for this rank's rows."""
@@ -155,7 +155,7 @@ class LinkPath:
 
     def inverse_mixing(self, spans: int) -> ModeMixing | None:
         """Return the mixing that undoes ``link.mix_groups`` of ``spans`` spans; None if there is none."""
-        known = self.link.mix_groups and self.known
+        known = self.link.mix_groups and self.known_channel
         mixings = [self.mixing(span) for span in range(spans)] if known else []
         return total(mixings).inverse if mixings else None
 
@@ -290,8 +290,8 @@ class CoupledRanks:
         for start in range(0, A.shape[1], _CHUNK):
             window = A[:, start : start + _CHUNK]
             exchange = self._exchange(2 * window.shape[1], A.real.dtype)
-            exchange.own.view(A.dtype)[...] = window
+            exchange.local.view(A.dtype)[...] = window
             exchange.start()
-            exchange.arrived()
+            exchange.wait_for()
             window[...] = matrix @ exchange.all.view(A.dtype)
-            exchange.wait()
+            exchange.finish()

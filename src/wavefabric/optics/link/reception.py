@@ -51,12 +51,12 @@ class BackPropagation:
         self._path, self._device, self._comm = path, comm.device, comm
         steps = {"integrator": table.integrator, "step": table.step, "max_phase": None, "tolerance": None}
         self._options = propagation_options(run, path, **steps, backward=True, measure_error=False)
-        self._of, grid = table.of, path.grid
+        self._scope, grid = table.of, path.grid
         samples = table.samples_per_symbol or CHANNEL_SAMPLES
         self._samples = min(samples, grid.samples_per_symbol)
         #: Number of propagations per span.
-        self.parts = 1 if self._of == "band" else grid.channels
-        self._band = path.propagator(self._options, comm) if self._of == "band" else None
+        self.parts = 1 if self._scope == "band" else grid.channels
+        self._band = path.propagator(self._options, comm) if self._scope == "band" else None
 
     def run(self, field, spans: int, progress: Callable[[int, int], None] | None = None) -> None:
         """Propagate ``field`` (local rows, N), √W, back from the end of ``spans`` spans, in place.
@@ -69,23 +69,23 @@ class BackPropagation:
             return
         grid, device, xp = self._path.grid, self._device, self._device.xp
         n = self._samples * grid.symbols
-        around = np.fft.fftfreq(n, 1 / n).astype(np.int64)
+        offsets = np.fft.fftfreq(n, 1 / n).astype(np.int64)
         # A channel's band ends half way to its neighbours, so that it contains nothing of them.
         gap = int(np.diff(np.sort(grid.bins)).min(initial=n))
-        inside = xp.asarray(np.flatnonzero(2 * np.abs(around) < gap))
+        inside = xp.asarray(np.flatnonzero(2 * np.abs(offsets) < gap))
         spectrum = xp.stack([device.fft(row) for row in field])
         field[...] = 0
         for channel in range(grid.channels):
             path = self._path.of_channel(channel, self._samples)
             propagator = path.propagator(self._options, self._comm)
-            where = xp.asarray((grid.bins[channel] + around) % grid.samples)[inside]
-            own, bins = propagator.operators.empty(), xp.zeros(n, spectrum.dtype)
-            for row in range(len(own)):
-                bins[inside] = spectrum[row, where]
-                own[row] = device.ifft(bins) * (n / grid.samples)
-            self._spans(path, propagator, own, spans, progress, channel * spans)
-            for row in range(len(own)):
-                field[row, where] = device.fft(own[row])[inside] * (grid.samples / n)
+            channel_bins = xp.asarray((grid.bins[channel] + offsets) % grid.samples)[inside]
+            channel_field, bins = propagator.operators.empty(), xp.zeros(n, spectrum.dtype)
+            for row in range(len(channel_field)):
+                bins[inside] = spectrum[row, channel_bins]
+                channel_field[row] = device.ifft(bins) * (n / grid.samples)
+            self._spans(path, propagator, channel_field, spans, progress, channel * spans)
+            for row in range(len(channel_field)):
+                field[row, channel_bins] = device.fft(channel_field[row])[inside] * (grid.samples / n)
         for row in range(len(field)):
             field[row] = device.ifft(field[row])
 
@@ -110,32 +110,32 @@ class LinkReceiver:
     receiver: Receiver
     comm: Communicator
     inverse: bool = False
-    _back: BackPropagation | None = None
+    _inverse: BackPropagation | None = None
 
     def receive(
-        self, operators: FibreOperators, field, spans: int, shown: Progress, **options: Any
+        self, operators: FibreOperators, field, spans: int, display: Progress, **options: Any
     ) -> ReceiverResult:
         """Receive the modes of this rank from ``field``, which stays unchanged, after ``spans`` spans.
 
-        ``shown`` displays progress. ``options`` are those of `Receiver.receive`; their ``progress`` is also
+        ``display`` shows progress. ``options`` are those of `Receiver.receive`; their ``progress`` is also
         called with spans of back-propagation.
         """
         path, receiver = self.path, self.receiver
-        modes, gain, back = path.local_modes, path.net_gain(spans), self.run.receiver.back_propagation
+        modes, gain, table = path.local_modes, path.net_gain(spans), self.run.receiver.back_propagation
         through = spans * path.link.length, path.fibre.beta, path.inverse_mixing(spans)
         if path.inverted or self.inverse:
             field, through = field.copy(), (0.0, None, None)
-            if back is not None or not path.unitary:
+            if table is not None or not path.unitary:
                 # An inverse that is nonlinear or amplifies rows unequally changes noise: add noise before it.
                 receiver.load_noise(self.comm.device, field, modes.first_mode, gain)
                 receiver = replace(receiver, osnr_db=None)
-            if back is None:
+            if table is None:
                 path.undo_linear(operators, field, spans)
             else:
-                self._back = self._back or BackPropagation(self.run, back, path, self.comm)
-                shown.start(self._back.parts * spans, "digital back-propagation, spans")
-                self._back.run(field, spans, options.get("progress"))
-        shown.start(modes.rows, f"receiver, {f'span {spans}' if spans else 'back to back'}, rows")
+                inverse = self._inverse = self._inverse or BackPropagation(self.run, table, path, self.comm)
+                display.start(inverse.parts * spans, "digital back-propagation, spans")
+                inverse.run(field, spans, options.get("progress"))
+        display.start(modes.rows, f"receiver, {f'span {spans}' if spans else 'back to back'}, rows")
         options |= {"joint": self.run.receiver.sets(path.fibre.group_sizes), "control": self.comm.control}
         options |= {"first_mode": modes.first_mode, "modes": path.fibre.modes}
         return receiver.receive(*for_signals(self.comm, field), *through, power_gain=gain, **options)

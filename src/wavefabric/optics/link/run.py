@@ -91,19 +91,19 @@ def run_link(
 
 class _Link:
     def __init__(
-        self, settings: RunFile, writer: ResultWriter, comm: Communicator, told: tuple, resume: bool, shared
+        self, settings: RunFile, writer: ResultWriter, comm: Communicator, show: tuple, resume: bool, shared
     ):
-        """Prepare the run; ``told`` is a pair: progress display, and function called with each warning."""
+        """Prepare the run; ``show`` is a pair: progress display, and function called with each warning."""
         self.settings, self.shared = settings, shared
         self.warnings: list[str] = []
         self.writer, self.comm, self.device = writer, comm, comm.device
         self.ranks, self.first = comm.size, comm.rank == 0
-        progress, self._warn = told
+        progress, self._warn = show
         self.progress: Progress = progress if self.first else Progress()
         facts = shared.get(
             "facts", None, lambda: provenance(self.device.name, comm.plan) if self.first else {}
         )
-        self.facts: dict[str, str] = facts
+        self.attributes: dict[str, str] = facts
 
         def solve() -> tuple[Fibre, list[str]]:
             # Only rank 0 builds the fibre: on other ranks the solver may give different last bits.
@@ -112,16 +112,17 @@ class _Link:
 
         fibre, self.notes = shared.get("fibre", build.fibre_key(settings), solve)
         self.transmitter = build.build_transmitter(settings, fibre.modes)
-        self.path = LinkPath.over(comm, settings, fibre, self.transmitter)
+        self.path = LinkPath.of_rank(comm, settings, fibre, self.transmitter)
         self.fibre, self.local_modes = self.path.fibre, self.path.local_modes
         # The key contains the fibre object itself, since random coupling makes a new fibre for each run.
         self.propagator_key = (self.fibre, self.local_modes.ends, build.propagator_key(settings))
         receiver = build.build_receiver(settings, self.transmitter, fibre)
         self.receiver = LinkReceiver(settings, self.path, receiver, comm)
         #: Channels whose received symbols are stored.
-        self.kept = range(self.transmitter.grid.channels)
+        self.plotted_channels = range(self.transmitter.grid.channels)
         if settings.receiver.constellations == "middle":
-            self.kept = self.kept[len(self.kept) // 2 : len(self.kept) // 2 + 1]
+            middle = len(self.plotted_channels) // 2
+            self.plotted_channels = self.plotted_channels[middle : middle + 1]
         self._check(receiver.equaliser)
         #: Steps between checks of the field, which give its power along the fibre.
         self.check_interval, apart = settings.output.checkpoint_every, settings.output.power_every
@@ -142,7 +143,7 @@ class _Link:
         self.seconds = {"total": 0.0, "receiver": 0.0, "compilation": 0.0}
         self.began, self.compiled_before = time.perf_counter(), CLOCK.seconds()
 
-    def _tell(self, text: str) -> None:
+    def _warn_of(self, text: str) -> None:
         self.warnings.append(text)
         if self.first:
             self.progress.finish()
@@ -166,17 +167,17 @@ class _Link:
         # Receiver: two rows and their spectra, one row of noise, a few windows of all channels.
         scratch = (4 * item + 16) * grid.samples + 12 * 16 * 2 * grid.symbols * grid.channels
         # An inverse of more than phases works on a copy of the field.
-        own = self.local_modes.rows * grid.samples * item
+        field_bytes = self.local_modes.rows * grid.samples * item
         fields = 1 + self.path.inverted - self.shared.release_others("propagator", self.propagator_key)
-        needed = fields * own + scratch
+        needed = fields * field_bytes + scratch
         if equaliser is not None:
             modes = max(self.settings.receiver.sets(fibre.group_sizes))
-            needed += scratch_bytes(equaliser, own, 2 * modes, grid.symbols)
+            needed += scratch_bytes(equaliser, field_bytes, 2 * modes, grid.symbols)
         advice = "fewer symbols, samples per symbol or modes need less"
         check_memory(self.comm, self.device, needed, "run (field and receiver)", advice)
         receiver = self.settings.receiver
         positions = len(receiver.spans(self.settings.link.spans)) + receiver.back_to_back
-        points = 2 * 8 * min(grid.symbols, POINTS) * len(self.kept)
+        points = 2 * 8 * min(grid.symbols, POINTS) * len(self.plotted_channels)
         of_mode = points + 7 * 8 * grid.channels + 8 * BINS
         kept = positions * fibre.modes * of_mode
         what, advice = f"result of {positions} receiver positions", "fewer (receiver.at) need less"
@@ -209,7 +210,7 @@ class _Link:
                         self.expected = on_first_rank(self.comm, expect)
                 known = self.fibre, self.transmitter, steps, self.expected
                 for text in self.notes + theory.warnings_before(self.settings, *known):
-                    self._tell(text)
+                    self._warn_of(text)
                 for span in range(first, link.spans):
                     self._span(span, inside)
                     inside = None
@@ -218,13 +219,13 @@ class _Link:
                 self.checkpoint.remove()
                 raise
         if solver.step is None and (taken := self.propagator.report.step) > self.limit.step:
-            self._tell(f"solver: the last step of {theory.above_limit(taken, self.limit)}")
+            self._warn_of(f"solver: the last step of {theory.above_limit(taken, self.limit)}")
         content = self._write()
         self.checkpoint.remove()
         self.progress.finish()
         return LinkResult(content, self.writer.path, tuple(self.warnings))
 
-    def _stoppable(self, done: int, _total: int) -> None:
+    def _show_progress(self, done: int, _total: int) -> None:
         """Show progress; a run on one rank stops here if interrupted, and repeats this part when resumed."""
         self.progress.update(done)
         if self.interrupt.requested and self.ranks == 1:
@@ -240,13 +241,13 @@ class _Link:
         local_modes = self.local_modes
         self.progress.start(local_modes.rows, "transmitter, rows")
         if waveform := self.settings.signal.waveform:
-            read = partial(read_waveform, waveform, self.device, self.A, local_modes, self._stoppable)
+            read = partial(read_waveform, waveform, self.device, self.A, local_modes, self._show_progress)
             on_all_ranks(self.comm, read)
         else:
             own = local_modes.first_row, self.fibre.modes
             device = signal_device(self.comm, self.A.size)
             launched = self.A if device is self.device else device.empty(self.A.shape, self.A.dtype)
-            self.transmitter.fill(device, launched, *own, self._stoppable)
+            self.transmitter.fill(device, launched, *own, self._show_progress)
             if launched is not self.A:
                 self.device.copy(self.A, launched)
         self._stop_if_requested()
@@ -269,7 +270,7 @@ class _Link:
             self.progress.update(done if steps else z, f"z = {(span * link.length + z) / 1e3:.1f} km")
 
         def on_check(state: dict) -> None:
-            self.snapshots.take(self.A, self.local_modes, span * link.length + state["z"], self.facts)
+            self.snapshots.take(self.A, self.local_modes, span * link.length + state["z"], self.attributes)
             self._checkpoint(span, state)
 
         def on_energy(z: float, energy: np.ndarray) -> None:
@@ -285,18 +286,18 @@ class _Link:
             self._checkpoint(span + 1, None)
 
     def _receive(self, name: str, spans: int) -> tuple[float, dict[str, np.ndarray]]:
-        begun = working_time()
-        kept = [(mode, channel) for mode in self.local_modes.range for channel in self.kept]
+        start_time = working_time()
+        plotted = [(mode, channel) for mode in self.local_modes.range for channel in self.plotted_channels]
         lost: list[str] = []
-        options = {"keep": kept, "warn": lost.append, "progress": self._stoppable}
+        options = {"keep": plotted, "warn": lost.append, "progress": self._show_progress}
         result = self.receiver.receive(self.propagator.operators, self.A, spans, self.progress, **options)
         self._stop_if_requested()
         for text in (text for part in self.comm.control.gather(lost) or [] for text in part):
-            self._tell(f"{name}, {text}")
+            self._warn_of(f"{name}, {text}")
         spectrum = power_spectrum(*for_signals(self.comm, self.A), self.transmitter.grid)
         parts = self.comm.control.gather(arrays_of(result) | {"spectrum": spectrum}) or []
         whole = {key: np.concatenate([part[key] for part in parts]) for key in (parts[0] if parts else ())}
-        self.seconds["receiver"] += working_time() - begun
+        self.seconds["receiver"] += working_time() - start_time
         return spans * self.settings.link.length, whole
 
     def _checkpoint(self, span: int, inside: dict | None) -> None:
@@ -354,7 +355,7 @@ class _Link:
             content.update(payload(*parts, field))
             if self.expected:
                 content["theory"] = theory.theory_payload(self.expected)
-            self.writer.write(content, self.settings.text, self.facts | {"written_utc": stamp()})
+            self.writer.write(content, self.settings.text, self.attributes | {"written_utc": stamp()})
 
         if self.settings.output.save_field:
             with_whole_field(self.comm, self.local_modes, self.A, write)

@@ -65,16 +65,16 @@ class _ShortLink:
         self.run = run.model_copy(update={"signal": signal, "receiver": quiet, "link": link})
         fibre = on_first_rank(comm, lambda: build_fibre(run, lambda _: None))
         self.transmitter = build_transmitter(self.run, fibre.modes)
-        whole = build_receiver(run, build_transmitter(run, fibre.modes), fibre)
-        short = replace(whole, transmitter=self.transmitter, osnr_db=None, linewidth=0.0, equaliser=None)
+        receiver = build_receiver(run, build_transmitter(run, fibre.modes), fibre)
+        short = replace(receiver, transmitter=self.transmitter, osnr_db=None, linewidth=0.0, equaliser=None)
         end = run.receiver.model_copy(update={"at": "end", "back_to_back": False})
         quiet = run.model_copy(update={"receiver": end}), replace(fibre, gamma=0.0), lambda _: None
         (expected,) = expected_of(*quiet).values()
         #: Noise over signal after the whole link, (modes, channels).
         self.noise = 1 / expected.snr
-        self.path = LinkPath.over(comm, self.run, fibre, self.transmitter)
+        self.path = LinkPath.of_rank(comm, self.run, fibre, self.transmitter)
         self.spans = min(run.link.spans, SPANS)
-        self.receiver = LinkReceiver(self.run, self.path, short, comm, whole.equaliser is not None)
+        self.receiver = LinkReceiver(self.run, self.path, short, comm, receiver.equaliser is not None)
         self.propagator = self.path.propagator(self._options(run.link.length), comm)
         self.field = self.propagator.operators.empty()
 
@@ -100,15 +100,15 @@ class _ShortLink:
         evm = self.receiver.receive(propagator.operators, field, self.spans, progress).evm
         return np.concatenate(self.comm.control.all_gather(evm**2))
 
-    def check(self, step: float, progress: Progress, whole: np.ndarray | None = None) -> StepCheck:
-        """Compare steps of ``step`` m with half of that; ``whole`` is the former's distortion, if known."""
-        whole = self.distortion(step, progress) if whole is None else whole
+    def check(self, step: float, progress: Progress, distortion: np.ndarray | None = None) -> StepCheck:
+        """Compare steps of ``step`` m with half of that; ``distortion`` is that of the former, if known."""
+        distortion = self.distortion(step, progress) if distortion is None else distortion
         half = self.distortion(step / 2, progress)
         # Distortion grows in proportion to the number of spans.
         growth = self.run.link.spans / self.spans
-        ratio = (self.noise + growth * whole) / (self.noise + growth * half)
+        ratio = (self.noise + growth * distortion) / (self.noise + growth * half)
         change = float(np.nanmax(np.abs(10 * np.log10(ratio))))
-        return StepCheck(step, self.spans, self.transmitter.grid.symbols, whole, half, change)
+        return StepCheck(step, self.spans, self.transmitter.grid.symbols, distortion, half, change)
 
 
 def verify_step(
@@ -143,11 +143,11 @@ def choose_step(
     step = run.link.length / math.ceil(run.link.length / step)
     if not (short.path.fibre.gamma * short.path.fibre.kappa).any():  # any step is exact
         return run.with_solver(step=step, step_penalty=None)
-    known = None
+    distortion = None
     while step > _LEAST * run.link.length:
-        check = short.check(step, progress, known)
+        check = short.check(step, progress, distortion)
         if check.change_db <= target / 2:
             progress.finish()
             return run.with_solver(step=step, step_penalty=None)
-        step, known = step / 2, check.distortion_half
+        step, distortion = step / 2, check.distortion_half
     raise InputError(f"solver.step: auto:{target:g} dB given, no step reaches it; allowed: a larger penalty")

@@ -116,19 +116,19 @@ class ERK43IP(RK4IP):
 
     def __init__(self, operators):
         super().__init__(operators)
-        self._kept = operators.empty(), operators.empty()
+        self._last_accepted = operators.empty(), operators.empty()
 
     def trial(self, A, h: float) -> float:
         """Take one step of ``h`` m; return its absolute local error ‖error‖₂, in √(W × samples)."""
-        self._kept[0][...] = A
-        self._kept[1][...] = self.K
+        self._last_accepted[0][...] = A
+        self._last_accepted[1][...] = self.K
         self.step(A, h, measure=True)
         return math.sqrt(self.operators.squared_error())
 
     def reject(self, A) -> None:
         """Restore the field ``A`` as it was before the last ``trial``."""
-        A[...] = self._kept[0]
-        self.K[...] = self._kept[1]
+        A[...] = self._last_accepted[0]
+        self.K[...] = self._last_accepted[1]
 
 
 class Strang(Integrator):

@@ -16,21 +16,21 @@ class LinearPropagation(ABC):
     table_bytes = 0
 
     def __init__(self):
-        self.kept: dict[float, Any] = {}
+        self.factors: dict[float, Any] = {}
         #: Number of transfer functions replaced; when it grows, a captured step must be captured again.
         self.replaced = 0
 
     def prepare(self, length: float) -> Any:
         """Return the transfer function of propagation over ``length`` m, from the cache if possible."""
-        held = self.kept.pop(length, None)
-        if held is None:
+        factor = self.factors.pop(length, None)
+        if factor is None:
             free = None
-            if len(self.kept) >= MOST_LENGTHS:
-                free = self.kept.pop(next(iter(self.kept)))
+            if len(self.factors) >= MOST_LENGTHS:
+                free = self.factors.pop(next(iter(self.factors)))
                 self.replaced += 1
-            held = self._fill(free, length)
-        self.kept[length] = held
-        return held
+            factor = self._fill(free, length)
+        self.factors[length] = factor
+        return factor
 
     @abstractmethod
     def propagate(self, field, length: float) -> None:

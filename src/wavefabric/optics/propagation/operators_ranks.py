@@ -66,13 +66,13 @@ class PowerExchange:
         data = comm.allocate((int(ends[-1]),), dtype)
         #: Powers of all ranks, one after the other: (groups, m).
         self.all = data.reshape(-1, m)
-        #: Powers of each rank, valid from `arrived` to the next `start`: (groups of rank r, m).
+        #: Powers of each rank, valid from `wait_for` to the next `start`: (groups of rank r, m).
         self.parts = [data[a:b].reshape(-1, m) for a, b in pairwise(ends.tolist())]
-        #: Powers of this rank, to be written between `wait` and `start`.
-        self.own = self.parts[comm.rank]
+        #: Powers of this rank, to be written between `finish` and `start`.
+        self.local = self.parts[comm.rank]
         gather = direct_all_gather([groups * m for groups in parts])
         exchange = comm.bind(gather, {"data": data}, concurrent=_CONCURRENT)
-        self.start, self.arrived, self.wait = exchange.start, exchange.arrived, exchange.finish
+        self.start, self.wait_for, self.finish = exchange.start, exchange.wait_for, exchange.finish
 
 
 class RankOperators(FibreOperators):
@@ -131,10 +131,10 @@ class RankOperators(FibreOperators):
         with its chunk and the index of the chunk's buffers, which are reused after the last phase.
         """
         last, depth = len(self._chunks), len(phases)
-        for turn in range(last + depth - 1):
+        for round_number in range(last + depth - 1):
             for k, phase in enumerate(phases):
-                if 0 <= turn - k < last:
-                    phase(self._chunks[turn - k], (turn - k) % depth)
+                if 0 <= round_number - k < last:
+                    phase(self._chunks[round_number - k], (round_number - k) % depth)
 
     def _powers(self, chunk: TimeChunk, ring: int, stage: int = 0) -> PowerExchange:
         """Return the buffers for a chunk's powers that ranks exchange in stage ``stage`` of an operator.
@@ -165,7 +165,7 @@ class RankOperators(FibreOperators):
         """
         powers.start()
         if not self._couple_at_once:
-            self.kernels.couple(rate, powers.own, self._blocks[self.comm.rank], True)
+            self.kernels.couple(rate, powers.local, self._blocks[self.comm.rank], True)
 
     def _collect(self, powers: PowerExchange, rate) -> None:
         """Wait for the powers of other ranks, and compute the phase rates ``rate`` from those of all ranks.
@@ -174,18 +174,18 @@ class RankOperators(FibreOperators):
         to ``rate`` when it is received.
         """
         if self._couple_at_once:
-            powers.arrived()
+            powers.wait_for()
             self.kernels.couple(rate, powers.all, self._all_blocks, True)
             return
         for peer in self._peers:
-            powers.arrived(peer)
+            powers.wait_for(peer)
             if self.use_received:
                 self.kernels.couple(rate, powers.parts[peer], self._blocks[peer], False)
 
     def finish_exchanges(self) -> None:
         """Wait until all exchanges have finished."""
         for powers in self._exchanges.values():
-            powers.wait()
+            powers.finish()
 
     def _kerr(self, operator: KerrOperator, A, K, h: float, error=None) -> None:
         def update(chunk: TimeChunk, rate, numbers) -> None:
@@ -211,26 +211,28 @@ class RankOperators(FibreOperators):
             for_last = last_rates[chunk.index] if last_rates else self._array("rate", chunk, ring)
             # RK4IP updates rows from both of its phase rates.
             rates = [numbers[0], for_last] if last == 2 else [for_last] * last
-            own = self._powers(chunk, ring, stage)
+            staged = self._powers(chunk, ring, stage)
             if stage == 0:
-                own.wait()
-                kernels.kerr_begin(operator, A, K, chunk.start, h, own.own, numbers, self.layout)
-                self._send(own, rates[0])
+                staged.finish()
+                kernels.kerr_begin(operator, A, K, chunk.start, h, staged.local, numbers, self.layout)
+                self._send(staged, rates[0])
                 return
             powers, rate = self._powers(chunk, ring, stage - 1), rates[stage - 1]
             if stage == last:
                 self._collect(powers, rate)
                 use(chunk, rate, numbers)
                 return
-            own.wait()
+            staged.finish()
             if self._couple_at_once:
-                powers.arrived()
+                powers.wait_for()
                 parts = powers.all, self._all_blocks
-                kernels.couple_advance(operator, stage - 1, rate, *parts, h, powers.own, numbers, own.own)
+                kernels.couple_advance(
+                    operator, stage - 1, rate, *parts, h, powers.local, numbers, staged.local
+                )
             else:
                 self._collect(powers, rate)
-                kernels.kerr_advance(operator, stage - 1, rate, h, powers.own, numbers, own.own)
-            self._send(own, rates[stage])
+                kernels.kerr_advance(operator, stage - 1, rate, h, powers.local, numbers, staged.local)
+            self._send(staged, rates[stage])
 
         self._pipeline(*(partial(phase, stage) for stage in range(last + 1)))
         self.counts.exchanges += last
@@ -239,11 +241,11 @@ class RankOperators(FibreOperators):
         for chunk in self._chunks:
             window = slice(chunk.start, chunk.start + chunk.size)
             A[:, window] = H[:, window]
-            both = self._array("rate", chunk, 0)
-            both[...] = rate0[chunk.index]
-            both += rate1[chunk.index]
+            sum_rate = self._array("rate", chunk, 0)
+            sum_rate[...] = rate0[chunk.index]
+            sum_rate += rate1[chunk.index]
             none = self._array("numbers", chunk, 0, 0)
-            self.kernels.kerr_update(ROTATE, A, A, chunk.start, both, 0.5 * h, none, self.layout)
+            self.kernels.kerr_update(ROTATE, A, A, chunk.start, sum_rate, 0.5 * h, none, self.layout)
 
     def max_phase_rate(self, A) -> float:
         largest = []

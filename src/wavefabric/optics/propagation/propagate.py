@@ -185,7 +185,7 @@ class Propagator:
         from ``on_check`` resumes an earlier call. ``sections`` divide ``length`` equally and act at their
         boundaries. FieldLost if the field is no longer finite.
         """
-        begun, report, sections = working_time(), self.report, sections or Sections()
+        start_time, report, sections = working_time(), self.report, sections or Sections()
         count = sections.count
         if state is None:
             sections.cross(A, count if self._sign < 0 else 0)
@@ -202,7 +202,7 @@ class Propagator:
             before = state["done"]
             for done in self.control.advance(A, length, state, self.check_interval - unchecked, count):
                 if self.recorder:
-                    self.recorder.settle()
+                    self.recorder.build_schedule()
                 if on_step:
                     on_step(state["z"], done)
             unchecked += state["done"] - before
@@ -216,7 +216,7 @@ class Propagator:
             if on_energy:
                 on_energy(state["z"], energy)
             now = working_time()
-            report.seconds, begun = report.seconds + now - begun, now
+            report.seconds, start_time = report.seconds + now - start_time, now
             if on_check:
                 on_check(state)
         report.energy_drift = max(report.energy_drift, state["drift"])
@@ -250,13 +250,13 @@ class Propagator:
         loss = np.repeat(self.fibre.alpha, 2) * self._sign
         first, now = np.array(state["energy"]), self.finite_energy(A, state["z"])
         energy = now * np.exp(loss * state["z"])
-        known = np.ones(len(first), bool)
+        is_conserved = np.ones(len(first), bool)
         if sections.blocks is not None:
             starts = [start for start, _ in sections.blocks]
             # If loss differs between rows that exchange energy, the expected energy is unknown.
-            known = np.maximum.reduceat(loss, starts) == np.minimum.reduceat(loss, starts)
+            is_conserved = np.maximum.reduceat(loss, starts) == np.minimum.reduceat(loss, starts)
             first, energy = np.add.reduceat(first, starts), np.add.reduceat(energy, starts)
-        lit = known & (first > 0)
+        lit = is_conserved & (first > 0)
         drift = np.abs(energy[lit] / first[lit] - 1)
         state["drift"] = max(state["drift"], float(drift.max(initial=0.0)))
         return now
@@ -281,15 +281,15 @@ class Propagator:
         if self.comm.control.max(int(short)):
             return
         counts = replace(operators.counts)
-        one, two = operators.empty(), operators.empty()
-        one[...] = A
-        two[...] = A
-        self.integrator.advance(one, h)
-        self.integrator.advance(two, h / 2, 2)
-        scale = operators.energy(two).sum()
+        whole_step, half_steps = operators.empty(), operators.empty()
+        whole_step[...] = A
+        half_steps[...] = A
+        self.integrator.advance(whole_step, h)
+        self.integrator.advance(half_steps, h / 2, 2)
+        scale = operators.energy(half_steps).sum()
         if scale > 0:
             gain = 2**self.integrator.order
-            error = math.sqrt(operators.distance(one, two) / scale) * gain / (gain - 1)
+            error = math.sqrt(operators.distance(whole_step, half_steps) / scale) * gain / (gain - 1)
             self.report.local_error = float(np.fmax(self.report.local_error, error))
         operators.prepare(*self.integrator.lengths(h))
         vars(operators.counts).update(vars(counts))

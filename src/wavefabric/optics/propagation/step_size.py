@@ -90,7 +90,7 @@ class FixedStep:
                 self.integrator.last(A, h)
                 self.integrator.operators.counts.steps += 1
             else:
-                self._one(A, h)
+                self._take_step(A, h)
             state["done"] += 1
             state["z"] = length * state["done"] / total
             if state["done"] == last:  # exactly the end, without round-off
@@ -100,7 +100,7 @@ class FixedStep:
             self.integrator.end(A, h)
         state["h"] = abs(h)
 
-    def _one(self, A, h: float) -> None:
+    def _take_step(self, A, h: float) -> None:
         operators, step = self.integrator.operators, partial(self.integrator.step, A, h)
         counts, key = vars(operators.counts), (h, operators.propagation.replaced)
         before = dict(counts, steps=operators.counts.steps + 1)
@@ -127,17 +127,17 @@ class PhaseStep:
         length = section_end(length, sections, state.get("section", 0))
         h = 0.0  # `begin` not yet called
         for _ in range(most):
-            left, begun = length - state["z"], False
+            remaining, started = length - state["z"], False
             # The phase is that of the field in the integrator's representation: for split steps, half a
             # step ahead, where the rotation is applied. Consecutive equal steps stay merged.
-            while (wanted := self._length(A, left)) != h and not (begun and wanted > h):
+            while (allowed := self._length(A, remaining)) != h and not (started and allowed > h):
                 if h:
                     integrator.end(A, sign * h)
-                integrator.begin(A, sign * wanted)
-                h, begun = wanted, True
+                integrator.begin(A, sign * allowed)
+                h, started = allowed, True
             integrator.step(A, sign * h)
             counts.steps += 1
-            last = h == left
+            last = h == remaining
             state["z"] = length if last else state["z"] + h
             state["h"] = h
             state["done"] += 1
@@ -147,13 +147,13 @@ class PhaseStep:
         if h:
             integrator.end(A, sign * h)
 
-    def _length(self, A, left: float) -> float:
+    def _length(self, A, remaining: float) -> float:
         rate = self.integrator.operators.max_phase_rate(A)
-        h = self.max_phase / rate if 0 < rate < math.inf else left
-        if h < _SHORTEST * left:
+        h = self.max_phase / rate if 0 < rate < math.inf else remaining
+        if h < _SHORTEST * remaining:
             fault = f"{self.max_phase:g} rad needs steps of {h:.1e} m"
             raise InputError(f"max_phase: {fault}; allowed: a larger phase or less power")
-        return left if h >= left * (1 - 1e-12) else min(on_grid(h), left)
+        return remaining if h >= remaining * (1 - 1e-12) else min(on_grid(h), remaining)
 
 
 class ErrorStep:
@@ -176,8 +176,8 @@ class ErrorStep:
             # First guess: a phase of a tenth of a radian, at most ``length``.
             rate = operators.max_phase_rate(A)
             state["h"] = on_grid(min(0.1 / rate, length) if 0 < rate < math.inf else length)
-        taken = 0
-        while taken < most:
+        count = 0
+        while count < most:
             left = length - state["z"]
             last = state["h"] >= left * (1 - 1e-12)
             h = left if last else state["h"]
@@ -196,7 +196,7 @@ class ErrorStep:
             state["worst_error"] = max(state.get("worst_error", 0.0), error)
             state["done"] += 1
             operators.counts.steps += 1
-            taken += 1
+            count += 1
             yield state["done"]
             if last:
                 return
@@ -212,9 +212,9 @@ def make_control(integrator: Integrator, backward: bool = False, /, **controls: 
 
     `InputError` unless exactly one is. With ``backward`` steps lead from the fibre's end to its beginning.
     """
-    wanted = {key: value for key, value in controls.items() if value is not None}
-    if len(wanted) != 1:
-        named = ", ".join(wanted) or "none"
+    values = {key: value for key, value in controls.items() if value is not None}
+    if len(values) != 1:
+        named = ", ".join(values) or "none"
         raise InputError(f"step control: {named} given; allowed: exactly one of {', '.join(_CONTROLS)}")
-    ((key, value),) = wanted.items()
+    ((key, value),) = values.items()
     return _CONTROLS[key](integrator, positive(value, "", key), -1 if backward else 1)

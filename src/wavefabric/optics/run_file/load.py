@@ -108,12 +108,12 @@ class RunFile(values.RunFileTable):
 
     def sections(self) -> dict[str, str]:
         """Return a dictionary from table to the text of its settings, hashed if long, to compare ranks."""
-        shown = {}
+        result = {}
         for name, value in json.loads(self.identity()).items():
             text = json.dumps(value, sort_keys=True)
             short = text if len(text) < 60 else hashlib.sha256(text.encode()).hexdigest()[:12]
-            shown[f"run file, {name}"] = short
-        return shown
+            result[f"run file, {name}"] = short
+        return result
 
 
 def load(path: str | Path) -> RunFile:
@@ -139,14 +139,14 @@ def read_toml(path: str | Path) -> tuple[dict[str, Any], str]:
     return parse_toml(text, str(path)), text
 
 
-def checked_run(data: dict[str, Any], path: Path | None, text: str, written: bool = True) -> RunFile:
-    """Check ``data``, the tables of a run file, and return the `RunFile`; InputError as from `load`.
+def checked_run(tables: dict[str, Any], path: Path | None, text: str, written: bool = True) -> RunFile:
+    """Check ``tables``, the tables of a run file, and return the `RunFile`; InputError as from `load`.
 
     If ``written``, values are texts with units from the file ``path``, else SI numbers from Python.
     """
     context = {"text": True, "folder": path.parent} if path is not None and written else {}
     try:
-        run = RunFile.model_validate(data, context=context)
+        run = RunFile.model_validate(tables, context=context)
     except ValidationError as error:
         raise InputError(one_line(error, RunFile)) from None
     run._text, run._path = text, path

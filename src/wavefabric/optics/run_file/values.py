@@ -52,14 +52,14 @@ def output_file(value: Any) -> Path:
     return Path(value)
 
 
-def _counts(value: Any, words: tuple[str, ...]) -> Any:
-    """Read whole numbers from 1: a list, or one alone if there are no ``words``; or read one of ``words``."""
-    if isinstance(value, str) and value in words:
+def _counts(value: Any, keywords: tuple[str, ...]) -> Any:
+    """Read whole numbers from 1, a list or, without ``keywords``, one alone; or read one of ``keywords``."""
+    if isinstance(value, str) and value in keywords:
         return value
-    single = not words and isinstance(value, int)
+    single = not keywords and isinstance(value, int)
     items = [value] if single else list(value) if isinstance(value, (list, tuple)) else []
     if not items or any(isinstance(n, bool) or not isinstance(n, int) or n < 1 for n in items):
-        allowed = [f'"{word}"' for word in words] or ["a whole number >= 1"]
+        allowed = [f'"{word}"' for word in keywords] or ["a whole number >= 1"]
         raise ValueError(f"{show(value)} given; allowed: {', '.join(allowed)}, or a list such as [1, 3]")
     return value if single else items
 
@@ -99,8 +99,8 @@ MOST_TAPS = 2**20
 Seed = Annotated[StrictInt, Field(ge=0, lt=2**63)]
 InputFile = Annotated[Path, BeforeValidator(_file)]
 Powers = Annotated[Any, PlainValidator(_powers)]
-Groups = Annotated[int | list[int], PlainValidator(partial(_counts, words=()))]
-Spans = Annotated[str | list[int], PlainValidator(partial(_counts, words=("each", "end")))]
+Groups = Annotated[int | list[int], PlainValidator(partial(_counts, keywords=()))]
+Spans = Annotated[str | list[int], PlainValidator(partial(_counts, keywords=("each", "end")))]
 
 
 class RunFileTable(pydantic.BaseModel):

@@ -175,13 +175,13 @@ def information_rates(device, form: Constellation, sent, received) -> np.ndarray
     losses = xp.zeros((2, len(variance)))
     for index, value in zip(indices, (*received.real, *received.imag), strict=True):
         noise = (value - amplitude[index]) * scale
-        total, own = 0.0, [0.0] * len(alike)
+        total, bit_metrics = 0.0, [0.0] * len(alike)
         for level, equal in zip(amplitude, alike.swapaxes(0, 1), strict=True):
             d = (value - level) * scale
             metric = xp.exp(xp.minimum(noise * noise - d * d, _LARGEST))
             total = total + metric
-            own = [part + metric * same[index] for part, same in zip(own, equal, strict=True)]
+            bit_metrics = [part + metric * same[index] for part, same in zip(bit_metrics, equal, strict=True)]
         every = xp.log2(total).mean(axis=-1)
         losses[0] += every
-        losses[1] += sum(every - xp.log2(part).mean(axis=-1) for part in own)
+        losses[1] += sum(every - xp.log2(part).mean(axis=-1) for part in bit_metrics)
     return form.bits_per_symbol - device.to_host(losses) / len(sent)

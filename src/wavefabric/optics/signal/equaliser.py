@@ -87,19 +87,19 @@ def equalise(device, window, sent, options: Equaliser, phase: Callable, decide: 
     complex128 (rows, symbols − training), and for each output row the input delay that its taps undo, the
     centre of gravity of their energy: symbols, NumPy (rows,).
     """
-    (rows, symbols), known, xp = sent.shape, options.training, device.xp
+    (rows, symbols), training, xp = sent.shape, options.training, device.xp
     filters = _Filters(device, window, options)
-    taps, gain = filters.train(sent[:, :known], phase)
-    frames = max(1, round((symbols - known) / (filters.hop * max(_FRAME, rows))))
-    out = xp.empty((rows, symbols - known), np.complex128)
-    for first, last in pairwise(np.linspace(known, symbols, frames + 1).astype(int).tolist()):
+    taps, gain = filters.train(sent[:, :training], phase)
+    frames = max(1, round((symbols - training) / (filters.hop * max(_FRAME, rows))))
+    out = xp.empty((rows, symbols - training), np.complex128)
+    for first, last in pairwise(np.linspace(training, symbols, frames + 1).astype(int).tolist()):
         spectra = filters.spectra(first, last)
         z = filters.filter(spectra, taps, last - first)
-        turn = xp.exp(1j * phase(z, sent[:, first:last], False))
-        out[:, first - known : last - known] = z / turn
+        phase_factor = xp.exp(1j * phase(z, sent[:, first:last], False))
+        out[:, first - training : last - training] = z / phase_factor
         if decide is not None and options.decision_directed:
             filters.add_density(spectra, last)
-            error = decide(z / (turn * gain)) * turn - z
+            error = decide(z / (phase_factor * gain)) * phase_factor - z
             total = min(last, options.memory or last)
             gradient, step = filters.gradient(spectra, error, filters.inverse / total)
             if 8 * max(last - first, rows * options.taps) > total:
@@ -123,10 +123,10 @@ def products(device, a, b):
     step, parts = _SERIAL // (m * k), min(bins, 4 * device.threads)
 
     def work(part: slice) -> None:
-        here = slice(part.start * bins // parts, part.stop * bins // parts)
+        bin_range = slice(part.start * bins // parts, part.stop * bins // parts)
         for first in range(0, n, step):
             piece = slice(first, first + step)
-            np.matmul(a[here], b[here, :, piece], out=out[here, :, piece])
+            np.matmul(a[bin_range], b[bin_range, :, piece], out=out[bin_range, :, piece])
 
     device.map_rows(parts, work)
     return out
@@ -220,14 +220,14 @@ class _Filters:
 
         Returns taps, and the gain of the output relative to the target, (rows, 1), which noise reduces.
         """
-        xp, (rows, known) = self.device.xp, sent.shape
-        spectra = self.spectra(0, known)
-        self.add_density(spectra, known)
+        xp, (rows, count) = self.device.xp, sent.shape
+        spectra = self.spectra(0, count)
+        self.add_density(spectra, count)
         taps = self.device.zeros((self.taps, rows, 2 * rows), np.complex128)
         target, before = sent, np.inf
         for _ in range(_MOST_ROUNDS):
             taps = self.least_squares(spectra, target, taps)
-            z = self.filter(spectra, taps, known)
+            z = self.filter(spectra, taps, count)
             target = sent * xp.exp(1j * phase(z, sent, True))
             error = float((abs(target - z) ** 2).sum())
             if error >= before * (1 - _LEAST_ROUND_GAIN):
@@ -257,8 +257,8 @@ class _Filters:
         return taps
 
 
-def mode_sets(sizes: Sequence[int] | None, modes: int, mine: range, ranks: int = 1) -> list[range]:
-    """Return the sets of modes, each equalised together, that contain modes of this rank, ``mine``.
+def mode_sets(sizes: Sequence[int] | None, modes: int, local: range, ranks: int = 1) -> list[range]:
+    """Return the sets of modes, each equalised together, that contain modes of this rank, ``local``.
 
     ``sizes`` are the numbers of modes of all sets; by default all ``modes`` are one set, which may extend
     over all ranks. `InputError` if ``sizes`` do not add up to all modes, or if this rank has only part of a
@@ -267,10 +267,11 @@ def mode_sets(sizes: Sequence[int] | None, modes: int, mine: range, ranks: int =
     ends = np.cumsum([0, *(sizes or (modes,))]).tolist()
     if ends[-1] != modes or min(np.diff(ends)) < 1:
         raise InputError(f"joint: {list(sizes or ())} given; allowed: positive numbers, {modes} together")
-    sets = [range(*pair) for pair in pairwise(ends) if pair[0] < mine.stop and pair[1] > mine.start]
-    cut = sets[0].start < mine.start or sets[-1].stop > mine.stop
+    sets = [range(*pair) for pair in pairwise(ends) if pair[0] < local.stop and pair[1] > local.start]
+    cut = sets[0].start < local.start or sets[-1].stop > local.stop
     if cut and (len(ends) > 2 or ranks == 1):
-        held, whole = f"{mine.start} to {mine.stop - 1}", f"{sets[0].start} to {sets[-1].stop - 1}"
+        held = f"{local.start} to {local.stop - 1}"
+        whole = f"{sets[0].start} to {sets[-1].stop - 1}"
         raise InputError(f"joint: modes {held} of the link are here; allowed: whole sets of modes, {whole}")
     return sets
 
@@ -283,19 +284,19 @@ def scratch_bytes(equaliser: Equaliser, nbytes: int, rows: int, symbols: int) ->
 
 
 def windows(
-    device, sets: list[range], mine: range, grid: WdmGrid, cut: Callable, nbytes: int, control
+    device, sets: list[range], local_modes: range, grid: WdmGrid, cut: Callable, nbytes: int, control
 ) -> Iterator[tuple[range, int, Any]]:
     """Yield (set of modes, channel, windows of the set's rows) for all ``sets`` and channels.
 
     A window is a channel's part of a row's spectrum; those of a set are (rows, 2 symbols). ``cut(mode,
-    channels)`` returns windows (2, channels, 2 symbols) of one of this rank's modes, ``mine``. With
+    channels)`` returns windows (2, channels, 2 symbols) of one of this rank's modes, ``local_modes``. With
     ``control`` (`Control`) the modes of all its ranks form one set. Ranks then exchange windows, and each
     yields some of the channels with all rows. ``nbytes``, the size of a field, limits the channels exchanged
     at once.
     """
     ranks = control.size if control else 1
     for modes in sets:
-        local = range(max(modes.start, mine.start), min(modes.stop, mine.stop))
+        local = range(max(modes.start, local_modes.start), min(modes.stop, local_modes.stop))
         most = max(LEAST_BYTES, nbytes // 4) // (64 * grid.symbols * len(local))
         at_once = max(1, most // ranks) * ranks
         at_once = min(control.all_gather(at_once)) if control else at_once
@@ -318,16 +319,16 @@ def _exchange(control, rows: np.ndarray) -> dict[int, np.ndarray]:
     ``rows`` (local rows, channels, 2 symbols) are this rank's windows. Channels are dealt out to ranks in
     turn.
     """
-    ends, mine = np.cumsum([0, *control.all_gather(len(rows))]), {}
+    ends, gathered = np.cumsum([0, *control.all_gather(len(rows))]), {}
     for k in range(rows.shape[1]):
         owner, window = k % control.size, np.ascontiguousarray(rows[:, k])
         if owner == control.rank:
-            mine[k] = np.empty((ends[-1], rows.shape[2]), rows.dtype)
-            mine[k][ends[owner] : ends[owner + 1]] = window
+            gathered[k] = np.empty((ends[-1], rows.shape[2]), rows.dtype)
+            gathered[k][ends[owner] : ends[owner + 1]] = window
         # All ranks process the pairs in the same order, which avoids deadlock.
         for peer in (p for p in range(control.size) if p != owner):
             if control.rank == peer:
                 control.send_array(owner, window, k)
             elif control.rank == owner:
-                control.recv_array(peer, mine[k][ends[peer] : ends[peer + 1]], k)
-    return mine
+                control.recv_array(peer, gathered[k][ends[peer] : ends[peer + 1]], k)
+    return gathered

@@ -144,10 +144,10 @@ class Receiver:
         field = field_array(field)
         if field.ndim != 2 or field.shape[1] != grid.samples or field.shape[0] % 2 or not field.shape[0]:
             raise InputError(f"field: shape {field.shape} given, (2 modes, {grid.samples}) allowed")
-        mine = range(request.first_mode, request.first_mode + field.shape[0] // 2)
-        modes, kept = mine.stop if request.modes is None else request.modes, set(request.keep)
-        whole("modes", modes, mine.stop, 10**6)
-        if outside := [each for each in kept if each[0] not in mine or not 0 <= each[1] < grid.channels]:
+        local = range(request.first_mode, request.first_mode + field.shape[0] // 2)
+        modes, pairs = local.stop if request.modes is None else request.modes, set(request.keep)
+        whole("modes", modes, local.stop, 10**6)
+        if outside := [each for each in pairs if each[0] not in local or not 0 <= each[1] < grid.channels]:
             raise InputError(f"keep: {outside[0]} given, below {(modes, grid.channels)} allowed")
         if inverse_mixing is not None:
             instance("inverse_mixing", inverse_mixing, ModeMixing)
@@ -170,25 +170,25 @@ class Receiver:
 
         control = None
         if self.equaliser is None:
-            recovered = self._recovered(device, cut, bands.matched, mine)
+            recovered = self._recovered(device, cut, bands.matched, local)
         else:
-            sets = mode_sets(request.joint, modes, mine, request.control.size if request.control else 1)
+            sets = mode_sets(request.joint, modes, local, request.control.size if request.control else 1)
             for each in sets:
                 self.equaliser.check(2 * len(each), grid.symbols)
                 beta[each] = beta[each].mean(axis=0)
-            control = request.control if sets[0].start < mine.start or sets[-1].stop > mine.stop else None
-            parts = windows(device, sets, mine, grid, cut, field.nbytes, control)
+            control = request.control if sets[0].start < local.start or sets[-1].stop > local.stop else None
+            parts = windows(device, sets, local, grid, cut, field.nbytes, control)
             recovered = self._equalised(device, parts, bands.matched, self.equaliser)
-        measures, points = self._measured(device, recovered, modes, mine, kept, request.progress, control)
+        measures, points = self._measured(device, recovered, modes, local, pairs, request.progress, control)
         measures[:4, powers == 0] = np.nan
-        error, wrong, mutual, gmi, delay, turns = measures[:, mine.start : mine.stop]
+        error, wrong, mutual, gmi, delay, turns = measures[:, local.start : local.stop]
         # An error of exactly zero would give an infinite Q² and a warning: keep it finite.
         snr = 1 / np.maximum(error, np.finfo(float).tiny)
         ber = self.transmitter.format.ber(snr)
         lost, offset = error >= self._lost_frame_error(), turns / grid.duration
         for mode, channel in np.argwhere(lost)[:1]:
             others = f" (and {lost.sum() - 1} more)" if lost.sum() > 1 else ""
-            where = f"mode {mine[mode] + 1}, channel {channel + 1}{others}"
+            where = f"mode {local[mode] + 1}, channel {channel + 1}{others}"
             what = "Q² means nothing there; check seed, length and dispersion, or take"
             taps = "taps that hold the delays" if self.equaliser else "a clock"
             request.warn(f"receiver: no frame found in {where}: {what} more OSNR, symbols, or {taps}")
@@ -206,35 +206,36 @@ class Receiver:
         like = math.pi / 4 / size * (1 + 5 * math.sqrt(size / (2 * symbols)))
         return 1 / like - 1 if like < 1 else math.inf
 
-    def _measured(self, device, recovered, modes: int, mine: range, kept: set, progress, control):
+    def _measured(self, device, recovered, modes: int, local: range, pairs: set, progress, control):
         """Return EVM², BER, MI, GMI, delay and offset, (6, modes, channels), and a dictionary of symbols.
 
-        The dictionary is from pairs (mode, channel), those in ``kept``, to received symbols (2, symbols).
+        The dictionary is from pairs (mode, channel), those in ``pairs``, to received symbols (2, symbols).
         """
         channels = self.transmitter.grid.channels
         measures, points, done = np.zeros((6, modes, channels)), {}, 0
-        kept = set().union(*control.all_gather(kept)) if control else kept
-        for part, first, symbols, sent, delay, turns in recovered:
+        pairs = set().union(*control.all_gather(pairs)) if control else pairs
+        for part, first, symbols, sent, delay, offset in recovered:
             # The complex gain that fits the known symbols best.
             gain = (symbols * sent.conj()).sum(axis=-1) / (abs(sent) ** 2).sum(axis=-1)
             symbols /= device.xp.where(gain == 0, 1, gain)[..., None]
-            here = range(first, first + symbols.shape[1])
+            channel_range = range(first, first + symbols.shape[1])
             for k, mode in enumerate(part):
-                pair, where = slice(2 * k, 2 * k + 2), slice(here.start, here.stop)
-                measures[:4, mode, where] = self._quality_measures(device, symbols[pair], sent[pair])
-                measures[4, mode, where] = delay[pair].mean(axis=0)
-                measures[5, mode, where] = turns
-                for channel in (c for m, c in kept if m == mode and c in here):
+                pair, channel_slice = slice(2 * k, 2 * k + 2), slice(channel_range.start, channel_range.stop)
+                measures[:4, mode, channel_slice] = self._quality_measures(device, symbols[pair], sent[pair])
+                measures[4, mode, channel_slice] = delay[pair].mean(axis=0)
+                measures[5, mode, channel_slice] = offset
+                for channel in (c for m, c in pairs if m == mode and c in channel_range):
                     points[mode, channel] = np.array(device.to_host(symbols[pair, channel - first]))
-            done += sum(mode in mine for mode in part) * len(here) * (control.size if control else 1)
+            rows = sum(mode in local for mode in part) * len(channel_range)
+            done += rows * (control.size if control else 1)
             if progress is not None:
-                progress(min(2 * done // channels, 2 * len(mine)), 2 * len(mine))
+                progress(min(2 * done // channels, 2 * len(local)), 2 * len(local))
         if control:
             measures = control.sum(measures)
-            points = {k: v for part in control.all_gather(points) for k, v in part.items() if k[0] in mine}
+            points = {k: v for part in control.all_gather(points) for k, v in part.items() if k[0] in local}
         return measures, points
 
-    def _recovered(self, device, cut: Callable, matched, mine: range):
+    def _recovered(self, device, cut: Callable, matched, local: range):
         """Recover clock and carrier, for all channels of a mode at once; yield six values per mode.
 
         The values are a list of this mode, 0 (the first channel), the recovered and the sent symbols (2,
@@ -243,16 +244,16 @@ class Receiver:
         xp, form, clock = device.xp, self.transmitter.format, self.clock
         if clock == "auto":
             clock = "square-law" if self.transmitter.rolloff >= 0.05 else "data-aided"
-        for mode in mine:
+        for mode in local:
             sent = xp.stack([self.transmitter.row_symbols(device, 2 * mode + p) for p in range(2)])
             window = cut(mode)
-            symbols, delay = _clocked(device, window * matched, sent, clock)
+            symbols, delay = _with_clock(device, window * matched, sent, clock)
             turns = np.zeros(sent.shape[1])
-            which = np.flatnonzero(~device.to_host(recovery.steady(xp, symbols, sent)))
-            if which.size:
-                window, some, _ = recovery.without_offset(device, window[:, which], matched, sent[:, which])
-                again = _clocked(device, window * matched, sent[:, which], clock)
-                (symbols[:, which], delay[which]), turns[which] = again, device.to_host(some)
+            slips = np.flatnonzero(~device.to_host(recovery.steady(xp, symbols, sent)))
+            if slips.size:
+                window, some, _ = recovery.without_offset(device, window[:, slips], matched, sent[:, slips])
+                again = _with_clock(device, window * matched, sent[:, slips], clock)
+                (symbols[:, slips], delay[slips]), turns[slips] = again, device.to_host(some)
             phase = recovery.carrier_phase(xp, form, self.phase, self.phase_window, symbols, sent)
             symbols *= xp.exp(-1j * phase)
             yield [mode], 0, symbols, sent, device.to_host(delay)[None], turns
@@ -310,7 +311,7 @@ class Receiver:
         return np.stack([device.to_host(square), wrong, *information_rates(device, form, sent, symbols)])
 
 
-def _clocked(device, window, sent, clock: str):
+def _with_clock(device, window, sent, clock: str):
     """Recover the clock of a matched-filtered window; return symbols (2, channels, symbols) and delays."""
     delay = recovery.symbol_clock(device, window, device.fft(sent), clock)
     return device.ifft(recovery.fold(recovery.advance(device.xp, window, delay))), delay
@@ -323,15 +324,15 @@ class _Bands:
     """
 
     def __init__(self, device, transmitter: Transmitter, seed: int, linewidth: float = 0.0):
-        self._device, self._grid, self._seed, self._turn = device, transmitter.grid, seed, None
+        self._device, self._grid, self._seed, self._phase_factor = device, transmitter.grid, seed, None
         xp, grid, signed = device.xp, transmitter.grid, transmitter.grid.window_bins
-        self._where = xp.asarray(signed % grid.samples)
+        self._bins = xp.asarray(signed % grid.samples)
         self._omega = xp.asarray(2 * np.pi * grid.resolution * signed)
         around = signed[0] - grid.bins[0]
         #: Matched filter over a window, (2 symbols,).
         self.matched = xp.asarray(root_raised_cosine(around / grid.symbols, transmitter.rolloff))
         if linewidth:
-            self._turn = laser_turn(device, grid, linewidth, seed, LOCAL_OSCILLATOR)
+            self._phase_factor = laser_turn(device, grid, linewidth, seed, LOCAL_OSCILLATOR)
 
     def received(self, spectrum, mode: int, channels: slice, length: float, beta, density):
         """Return each channel's part of the spectra of a mode's two rows: (2, channels, 2 symbols).
@@ -341,9 +342,9 @@ class _Bands:
         applied first, since dispersion is compensated after it.
         """
         device, grid = self._device, self._grid
-        window = spectrum[:, self._where[channels]].astype(np.complex128)
-        if self._turn is not None:
-            window = device.fft(device.ifft(window) * self._turn[channels])
+        window = spectrum[:, self._bins[channels]].astype(np.complex128)
+        if self._phase_factor is not None:
+            window = device.fft(device.ifft(window) * self._phase_factor[channels])
         if length and beta.any():
             b1, b2, b3, b4 = (float(b) for b in beta)
             w = self._omega[channels]
@@ -353,7 +354,7 @@ class _Bands:
             scale = device.xp.asarray(np.sqrt(density * grid.sample_rate * grid.samples))[channels, None]
             for polarisation in range(2):
                 noise = _unit_noise(device, grid, self._seed, 2 * mode + polarisation)
-                window[polarisation] += scale * noise[self._where[channels]]
+                window[polarisation] += scale * noise[self._bins[channels]]
         return window
 
 

@@ -23,24 +23,24 @@ _TEST_PHASES = {2: 32, 4: 32, 6: 64}
 BLIND_OWN = 1.0
 
 
-def symbol_clock(device, window, known, method: str = "data-aided"):
+def symbol_clock(device, window, sent, method: str = "data-aided"):
     """Return the delay of each channel relative to the sent frame, in symbols, float64 (channels,).
 
-    ``window`` (2, channels, 2 symbols) are spectra after the matched filter, NumPy's order; ``known`` (2,
+    ``window`` (2, channels, 2 symbols) are spectra after the matched filter, NumPy's order; ``sent`` (2,
     channels, symbols) are spectra of the sent symbols; ``method`` as `Receiver.clock`. The delay is common to
     both polarisations. A delay of τ turns the phase of bin j by −2πjτ/symbols.
     """
-    xp, symbols = device.xp, known.shape[-1]
+    xp, symbols = device.xp, sent.shape[-1]
     if method == "none":
         return xp.zeros(window.shape[1])
     if method == "square-law":
         # The line of |y|² at the symbol rate, from the two band edges a symbol rate apart.
         line = (window[..., :symbols] * window[..., symbols:].conj()).sum(axis=(0, 2))
         fraction = -xp.angle(line) / (2 * np.pi)
-        across = device.ifft(fold(advance(xp, window, fraction)) * known.conj())
+        across = device.ifft(fold(advance(xp, window, fraction)) * sent.conj())
         delay = fraction + (abs(across) ** 2).sum(axis=0).argmax(axis=-1)
     else:
-        ratio = window * xp.concatenate([known, known], axis=-1).conj()
+        ratio = window * xp.concatenate([sent, sent], axis=-1).conj()
         delay = (abs(device.ifft(ratio)) ** 2).sum(axis=0).argmax(axis=-1) / 2
         slope = 2j * np.pi * xp.asarray(np.fft.fftfreq(2 * symbols, 0.5 / symbols)) / symbols
         # Newton's method for the top of the correlation; it starts within a quarter of a symbol.
@@ -81,28 +81,28 @@ def carrier_offset(device, window, sent):
     xp, (_, channels, n) = device.xp, sent.shape
     samples = device.ifft(window)
 
-    def products(rows, apart: int):
-        """Return the sum over rows y of y[n + apart] y*[n]: (channels, n)."""
-        return (xp.roll(rows, -apart, axis=-1) * rows.conj()).sum(axis=0)
+    def products(rows, distance: int):
+        """Return the sum over rows y of y[n + distance] y*[n]: (channels, n)."""
+        return (xp.roll(rows, -distance, axis=-1) * rows.conj()).sum(axis=0)
 
-    def across(apart: int, first: int, last: int):
+    def correlate(distance: int, first: int, last: int):
         """Correlate products of samples with those of sent symbols; return a value per delay, (channels, n).
 
         Only the products from ``first`` to ``last`` count.
         """
         # Odd samples follow half a symbol later, and count as rows.
-        both = products(samples, 2 * apart).reshape(channels, n, 2).sum(axis=-1)
+        both = products(samples, 2 * distance).reshape(channels, n, 2).sum(axis=-1)
         both[:, :first] = both[:, last:] = 0
-        spectrum = device.fft(both) * device.fft(products(sent, apart)).conj()
+        spectrum = device.fft(both) * device.fft(products(sent, distance)).conj()
         spectrum[:, 0] = 0
         return device.ifft(spectrum)
 
-    def angle(apart: int, *pairs: int):
-        """Return the phase of products of samples ``apart`` symbols apart, less that due to ``turns``."""
-        seen = (across(apart, *pairs) * weights).sum(axis=-1)
-        return xp.angle(seen * xp.exp(-2j * np.pi * apart / n * turns))
+    def angle(distance: int, *pairs: int):
+        """Return the phase of products of samples ``distance`` symbols apart, less that due to ``turns``."""
+        seen = (correlate(distance, *pairs) * weights).sum(axis=-1)
+        return xp.angle(seen * xp.exp(-2j * np.pi * distance / n * turns))
 
-    power = abs(across(1, 0, n - 1)) ** 2
+    power = abs(correlate(1, 0, n - 1)) ** 2
     best, delay = power.max(axis=-1), power.argmax(axis=-1)
     weights = xp.where(power > best[:, None] / 4, power, 0)
     turns, apart = xp.zeros(channels), 1
@@ -141,11 +141,11 @@ def steady(xp, symbols, sent):
     True if the phase of ``symbols`` (rows, channels, n) turns by less than half a turn over the window, and
     continues from the end of the window to its beginning.
     """
-    like, end = symbols * sent.conj(), min(_END, symbols.shape[-1] // 4)
+    products, end = symbols * sent.conj(), min(_END, symbols.shape[-1] // 4)
     power = ((abs(symbols) ** 2).sum(axis=-1) * (abs(sent) ** 2).sum(axis=-1)).sum(axis=0)
-    part = (abs(like.sum(axis=-1)) ** 2).sum(axis=0) / (power + (power == 0))
-    noise = xp.maximum(1 / xp.maximum(part, 1e-9) - 1, 0) / (len(like) * end)
-    step = like[..., :end].sum(axis=-1) * like[..., -end:].sum(axis=-1).conj()
+    part = (abs(products.sum(axis=-1)) ** 2).sum(axis=0) / (power + (power == 0))
+    noise = xp.maximum(1 / xp.maximum(part, 1e-9) - 1, 0) / (len(products) * end)
+    step = products[..., :end].sum(axis=-1) * products[..., -end:].sum(axis=-1).conj()
     return (part > _HALF_A_TURN) & (abs(xp.angle(step.sum(axis=0))) < 0.3 + 4 * xp.sqrt(noise))
 
 
@@ -191,24 +191,24 @@ def blind_phase(xp, form: Constellation, size: int | None, symbols, periodic: bo
     def distance(k: int):
         turned = symbols * np.exp(-0.5j * np.pi * k / count)
         error = turned - form.map(xp, form.decide(xp, turned))
-        return sliding_sum(xp, error.real**2 + error.imag**2, size, own=BLIND_OWN, periodic=periodic)
+        return sliding_sum(xp, error.real**2 + error.imag**2, size, BLIND_OWN, periodic)
 
     first = before = distance(0)
-    here = second = distance(1)
+    cost = second = distance(1)
     least, vertex = xp.full(first.shape, np.inf), xp.zeros(first.shape)
     # The distance repeats after a quarter turn.
     for k in range(1, count + 1):
         after = {count - 1: first, count: second}.get(k)
         after = distance(k + 1) if after is None else after
-        curve = before - 2 * here + after
+        curve = before - 2 * cost + after
         shift = xp.where(curve > 0, 0.5 * (before - after) / xp.where(curve > 0, curve, 1), 0)
-        better = (here < least) & (here <= before) & (here <= after)
-        least, vertex = xp.where(better, here, least), xp.where(better, k + shift, vertex)
-        before, here = here, after
+        better = (cost < least) & (cost <= before) & (cost <= after)
+        least, vertex = xp.where(better, cost, least), xp.where(better, k + shift, vertex)
+        before, cost = cost, after
     return vertex * (0.5 * np.pi / count)
 
 
-def sliding_sum(xp, values, size: int | None, own: float | None = None, periodic: bool = True):
+def sliding_sum(xp, values, size: int | None, centre_weight: float | None = None, periodic: bool = True):
     """Sum the ``size`` neighbours around each element of the last axis; the element itself counts about half.
 
     The angle of the sum estimates the carrier phase of the central element. The estimate follows the noise of
@@ -217,8 +217,8 @@ def sliding_sum(xp, values, size: int | None, own: float | None = None, periodic
     small, w_k = 0 too large. With m = n − 1 others, n = ``size``, the variance equals that of e_k if the
     element has the weight r = m (√(1 + 1/m) − 1) against 1: the mean EVM² is then that of noise alone.
 
-    ``own`` is another weight of the central element. Neighbours are cyclic, unless ``periodic`` is false:
-    then there are none beyond the ends.
+    ``centre_weight`` is another weight of the central element. Neighbours are cyclic, unless ``periodic`` is
+    false: then there are none beyond the ends.
     """
     n = values.shape[-1]
     if size is None or size >= n:
@@ -228,6 +228,6 @@ def sliding_sum(xp, values, size: int | None, own: float | None = None, periodic
     if not periodic:
         left, right = xp.zeros_like(left), xp.zeros_like(right)
     sums = xp.cumsum(xp.concatenate([left, values, right], axis=-1), axis=-1)
-    if own is None:
-        own = others * (math.sqrt(1 + 1 / others) - 1)
-    return sums[..., size:] - sums[..., :n] - (1 - own) * values
+    if centre_weight is None:
+        centre_weight = others * (math.sqrt(1 + 1 / others) - 1)
+    return sums[..., size:] - sums[..., :n] - (1 - centre_weight) * values

@@ -114,25 +114,26 @@ class Transmitter:
         grid, xp = self.grid, device.xp
         rows = field.shape[0]
         half = grid.half_width(self.rolloff)
-        around = np.arange(-half, half + 1)
-        where = xp.asarray((grid.bins[:, None] + around) % grid.samples)
-        tiled = xp.asarray(around % grid.symbols)
+        offsets = np.arange(-half, half + 1)
+        bins = xp.asarray((grid.bins[:, None] + offsets) % grid.samples)
+        tiled = xp.asarray(offsets % grid.symbols)
         # Parseval: this gain gives a channel of unit-energy symbols unit mean power.
-        shape = xp.asarray(root_raised_cosine(around / grid.symbols, self.rolloff) * grid.samples_per_symbol)
+        shape = xp.asarray(root_raised_cosine(offsets / grid.symbols, self.rolloff) * grid.samples_per_symbol)
         amplitude = np.sqrt(self.powers(modes or (first_row + rows + 1) // 2) / 2)
         spectrum = device.zeros((grid.samples,), field.dtype)
-        turn = laser_turn(device, grid, self.linewidth, self.seed, TRANSMITTER) if self.linewidth else None
+        laser = grid, self.linewidth, self.seed, TRANSMITTER
+        phase_factor = laser_turn(device, *laser) if self.linewidth else None
         for k in range(rows):
             row = first_row + k
             sent = device.fft(self.row_symbols(device, row))
             gain = xp.asarray(amplitude[row // 2])[:, None]
-            if turn is None:
+            if phase_factor is None:
                 # Channels never share a bin (WdmGrid.check), and the bins are the same for every row.
-                spectrum[where] = (sent[:, tiled] * (shape * gain)).astype(field.dtype)
+                spectrum[bins] = (sent[:, tiled] * (shape * gain)).astype(field.dtype)
             else:  # phase noise widens channels, so that they overlap
                 window = device.zeros((grid.channels, 2 * grid.symbols), np.complex128)
-                window[:, xp.asarray(around % (2 * grid.symbols))] = sent[:, tiled] * (shape * gain)
-                window = device.fft(device.ifft(window) * turn)
+                window[:, xp.asarray(offsets % (2 * grid.symbols))] = sent[:, tiled] * (shape * gain)
+                window = device.fft(device.ifft(window) * phase_factor)
                 spectrum[...] = 0
                 for c, signed in enumerate(grid.window_bins):
                     spectrum[xp.asarray(signed % grid.samples)] += window[c].astype(spectrum.dtype)

@@ -48,17 +48,17 @@ class SweepFigure:
 
 
 def plot_sweep(
-    result: SweepResult, out_dir: str | Path | None = None, suffix="png", wanted: SweepFigure | None = None
+    result: SweepResult, out_dir: str | Path | None = None, suffix="png", figure: SweepFigure | None = None
 ) -> list[Path]:
-    """Draw ``wanted``, or Q² over the first axis and the penalty over distance; return the files' paths.
+    """Draw ``figure``, or Q² over the first axis and the penalty over distance; return the files' paths.
 
     Files ``<stem>-<quantity>-over-<axis>`` are in ``out_dir``, created if missing, or next to the result.
     InputError for a quantity, an axis, a mode or a channel that the result does not contain.
     """
-    figures = [wanted or SweepFigure()]
+    figures = [figure or SweepFigure()]
     folder, written = result.path.parent if out_dir is None else Path(out_dir), []
     with made_folder(folder), reading(result.path):
-        if wanted is None and len(result["position"]) > 2 and np.isfinite(_values(result, _PENALTY)).any():
+        if figure is None and len(result["position"]) > 2 and np.isfinite(_values(result, _PENALTY)).any():
             figures.append(SweepFigure(_PENALTY, _DISTANCE))
         for each in figures:
             axis = (each.over or next(iter(result.axes))).rpartition(".")[2]
@@ -67,48 +67,48 @@ def plot_sweep(
     return written
 
 
-def draw_sweep(result: SweepResult, wanted: SweepFigure) -> Figure:
+def draw_sweep(result: SweepResult, figure: SweepFigure) -> Figure:
     """Return the figure of one quantity; its theory, if in the file, is a dashed line in the same colour."""
-    over = wanted.over or next(iter(result.axes))
-    if over not in (allowed := [*result.axes, _DISTANCE]):
-        raise InputError(f"--over: {over} given; allowed: {', '.join(allowed)}")
-    values = _values(result, wanted.quantity)
-    centre, low, high = _reduced(result, wanted, over, values)
-    theory = _theory(result) if wanted.quantity == _Q else np.full_like(values, np.nan)
-    expected = _reduced(result, wanted, over, theory)[0]
-    shape, names = centre.shape[:-1], [name for name in result.axes if name not in (over, *_SEEDS)]
+    axis = figure.over or next(iter(result.axes))
+    if axis not in (allowed := [*result.axes, _DISTANCE]):
+        raise InputError(f"--over: {axis} given; allowed: {', '.join(allowed)}")
+    values = _values(result, figure.quantity)
+    centre, low, high = _reduced(result, figure, axis, values)
+    theory = _theory(result) if figure.quantity == _Q else np.full_like(values, np.nan)
+    expected = _reduced(result, figure, axis, theory)[0]
+    shape, names = centre.shape[:-1], [name for name in result.axes if name not in (axis, *_SEEDS)]
     with style():
         axes = new_axes(8.8, 4.6)
-        x = _abscissa(result, over, centre.shape, axes)
+        x = _abscissa(result, axis, centre.shape, axes)
         for line in np.ndindex(shape):
             keep = np.flatnonzero(np.isfinite(centre[line]))
             keep = keep[np.argsort(x[line][keep], kind="stable")]
-            where, (colour, marker) = x[line][keep], _look(line, shape)
-            axes.plot(where, centre[line][keep], color=colour, marker=marker, ms=4.5, lw=1.4, zorder=3)
+            x_values, (colour, marker) = x[line][keep], _style_of(line, shape)
+            axes.plot(x_values, centre[line][keep], color=colour, marker=marker, ms=4.5, lw=1.4, zorder=3)
             alpha = 0.25 / np.prod(shape) ** 0.75
-            axes.fill_between(where, low[line][keep], high[line][keep], color=colour, alpha=alpha, lw=0)
+            axes.fill_between(x_values, low[line][keep], high[line][keep], color=colour, alpha=alpha, lw=0)
             if np.isfinite(expected[line]).any():
-                axes.plot(where, expected[line][keep], "--", color=colour, lw=1.4, zorder=4)
+                axes.plot(x_values, expected[line][keep], "--", color=colour, lw=1.4, zorder=4)
         for number, name in enumerate(names):
             for i in range(min(_MOST_NAMED, len(result.axes[name]))):
-                colour, marker = _look(tuple(i if k == number else 0 for k in range(len(names))), shape)
-                look: Any = {"color": GREY, "marker": marker} if number else {"color": colour}
+                colour, marker = _style_of(tuple(i if k == number else 0 for k in range(len(names))), shape)
+                keywords: Any = {"color": GREY, "marker": marker} if number else {"color": colour}
                 label = plain_text(f"{name.rpartition('.')[2]} {result.label(name, i)}")
-                axes.plot([], [], label=label, ms=4.5, lw=1.4, **look)
+                axes.plot([], [], label=label, ms=4.5, lw=1.4, **keywords)
         if np.isfinite(expected).any():
             axes.plot([], [], "--", color=GREY, label="theory")
-        if wanted.quantity == _PENALTY:
+        if figure.quantity == _PENALTY:
             axes.axhline(0, color=GREY, lw=1, zorder=1)
-        if wanted.quantity.startswith("ber") and np.fmin.reduce(low, None) > 0:
+        if figure.quantity.startswith("ber") and np.fmin.reduce(low, None) > 0:
             axes.set_yscale("log")
-        axes.set_ylabel(_LABELS.get(wanted.quantity, wanted.quantity))
-        axes.set_title(_title(result, wanted, over, values.shape[-2:]), pad=10)
+        axes.set_ylabel(_LABELS.get(figure.quantity, figure.quantity))
+        axes.set_title(_title(result, figure, axis, values.shape[-2:]), pad=10)
         if axes.get_legend_handles_labels()[0]:
             axes.legend(fontsize=8.5, loc="upper left", bbox_to_anchor=(1.0, 1.0))
     return axes.figure
 
 
-def _look(line: tuple[int, ...], shape: tuple[int, ...]) -> tuple[Any, str]:
+def _style_of(line: tuple[int, ...], shape: tuple[int, ...]) -> tuple[Any, str]:
     """Return the colour and marker of a curve from ``line``, its index along the axes that are not drawn.
 
     The first of these axes sets the colour, all others the marker.
@@ -149,34 +149,34 @@ def _theory(result: SweepResult) -> np.ndarray:
     return out
 
 
-def _reduced(result: SweepResult, wanted: SweepFigure, over: str, values: np.ndarray) -> list[np.ndarray]:
+def _reduced(result: SweepResult, figure: SweepFigure, abscissa: str, values: np.ndarray) -> list[np.ndarray]:
     """Return mean, minimum and maximum of ``values`` over the selected modes and channels and all seeds.
 
-    Each is an array over the other axes, then over the abscissa ``over``.
+    Each is an array over the other axes, then over the abscissa ``abscissa``.
     """
-    for name, number, axis in (("mode", wanted.mode, -2), ("channel", wanted.channel, -1)):
+    for name, number, axis in (("mode", figure.mode, -2), ("channel", figure.channel, -1)):
         if number is not None:
             if not 1 <= number <= values.shape[axis]:
-                allowed = f"1 to {values.shape[axis]} for {wanted.quantity}"
+                allowed = f"1 to {values.shape[axis]} for {figure.quantity}"
                 raise InputError(f"--{name}: {number} given; allowed: {allowed}")
             values = np.take(values, [number - 1], axis)
     names = list(result.axes)
-    if over != _DISTANCE:
-        values = np.moveaxis(result.at_farthest(values), names.index(over), len(names) - 1)
-        names.remove(over)
+    if abscissa != _DISTANCE:
+        values = np.moveaxis(result.at_farthest(values), names.index(abscissa), len(names) - 1)
+        names.remove(abscissa)
     seeds = (number for number, name in enumerate(names) if name in _SEEDS)
     axis = (*seeds, values.ndim - 2, values.ndim - 1)
     ends = np.fmin.reduce(values, axis), np.fmax.reduce(values, axis)
-    return [mean(values, axis, wanted.quantity == _Q), *ends]
+    return [mean(values, axis, figure.quantity == _Q), *ends]
 
 
-def _abscissa(result: SweepResult, over: str, shape: tuple[int, ...], axes: Axes) -> np.ndarray:
+def _abscissa(result: SweepResult, axis: str, shape: tuple[int, ...], axes: Axes) -> np.ndarray:
     """Set label, scale and ticks of the abscissa of ``axes``; return the abscissa values of each curve."""
-    if over == _DISTANCE:
+    if axis == _DISTANCE:
         axes.set_xlabel("distance (km)")
-        return _reduced(result, SweepFigure(_DISTANCE), over, _values(result, _DISTANCE))[0] / 1e3
-    x, unit = np.asarray(result.axes[over]), result.attrs(over)["units"]
-    axes.set_xlabel(f"{over} ({unit})" if unit else over)
+        return _reduced(result, SweepFigure(_DISTANCE), axis, _values(result, _DISTANCE))[0] / 1e3
+    x, unit = np.asarray(result.axes[axis]), result.attrs(axis)["units"]
+    axes.set_xlabel(f"{axis} ({unit})" if unit else axis)
     if x.dtype.kind not in "fiu":
         axes.set_xticks(range(len(x)), [plain_text(text) for text in x])
         return np.broadcast_to(np.arange(len(x)), shape)
@@ -188,10 +188,10 @@ def _abscissa(result: SweepResult, over: str, shape: tuple[int, ...], axes: Axes
     return np.broadcast_to(x.astype(float), shape)
 
 
-def _title(result: SweepResult, wanted: SweepFigure, over: str, signals: tuple[int, ...]) -> str:
+def _title(result: SweepResult, figure: SweepFigure, axis: str, signals: tuple[int, ...]) -> str:
     """Return a title that says over which signals mean and range are taken, and where."""
-    chosen = ("mode", wanted.mode, signals[0]), ("channel", wanted.channel, signals[1])
+    chosen = ("mode", figure.mode, signals[0]), ("channel", figure.channel, signals[1])
     many = [f"{name} {number}" if number else f"{n} {name}s" for name, number, n in chosen if number or n > 1]
-    many += [f"{len(result.axes[name])} seeds" for name in result.axes if name in _SEEDS and name != over]
-    where = "" if over == _DISTANCE else " at the farthest receiver position"
+    many += [f"{len(result.axes[name])} seeds" for name in result.axes if name in _SEEDS and name != axis]
+    where = "" if axis == _DISTANCE else " at the farthest receiver position"
     return f"Mean and range of {', '.join(many)}{where}" if many else ""

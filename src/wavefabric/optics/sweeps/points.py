@@ -93,12 +93,12 @@ def _range(key: str, text: str, *parts: str) -> list[Any]:
 
 
 def _entries(key: str, text: str) -> list[Any]:
-    words = [word.strip() for word in text.split(",")]
-    if words[0].startswith("["):
+    entries = [word.strip() for word in text.split(",")]
+    if entries[0].startswith("["):
         with contextlib.suppress(ValueError, RecursionError):
             return tomllib.loads(f"values = {text}")["values"]
-    elif all(words):
-        return [_scalar(word) for word in words]
+    elif all(entries):
+        return [_scalar(word) for word in entries]
     allowed = 'a range "first:last:step unit", or a list such as "50 m, 100 m"'
     raise InputError(f"{key}: {show(text)} given; allowed: {allowed}")
 
@@ -218,13 +218,13 @@ def make_grid(
     value that is not allowed in a run file (with its point), two axes of one key, and too many points.
     """
     if isinstance(run, RunFile):
-        data, origin = run.model_dump(exclude_unset=True), (run.path, run.text, False)
+        tables, origin = run.model_dump(exclude_unset=True), (run.path, run.text, False)
     else:
-        data, text = read_toml(run)
+        tables, text = read_toml(run)
         origin = Path(run), text, True
     more = [axis(*each) for each in (axes.items() if isinstance(axes, Mapping) else axes)]
     replaced = {key for each in more for key in each.keys}
-    own = axes_of_table(data.pop("sweep", {}))
+    own = axes_of_table(tables.pop("sweep", {}))
     chosen = (*(each for each in own if not replaced.issuperset(each.keys)), *more)
     _check_keys([key for each in chosen for key in each.keys])
     sizes = [len(each.rows) for each in chosen]
@@ -232,13 +232,13 @@ def make_grid(
         made = f"{' x '.join(map(str, sizes))} makes {math.prod(sizes)} points"
         fault = f"{made if chosen else 'no axis given'}; allowed: a table [sweep] or --set"
         raise InputError(f"sweep: {fault}, up to {MOST_POINTS} points")
-    data = _with(data, {f"solver.{key}": value for key, value in solver.items()})
+    tables = _with_values(tables, {f"solver.{key}": value for key, value in solver.items()})
     versions, points = fingerprint("point of a sweep"), []
     for index in np.ndindex(*sizes):
         rows = (zip(each.keys, each.rows[i], strict=True) for each, i in zip(chosen, index, strict=True))
         values = dict(itertools.chain(*rows))
         try:
-            point = checked_run(_with(data, values), *origin)
+            point = checked_run(_with_values(tables, values), *origin)
             output = point.output.model_dump_json(exclude={"file", "figures", "checkpoint_interval"})
             identity = f"{versions} {output} {point.identity()}"
         except InputError as error:
@@ -252,9 +252,9 @@ def make_grid(
     return grid
 
 
-def _with(data: dict[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+def _with_values(content: dict[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
     """Return a copy of a run file's content with other ``values`` of dotted keys; create missing tables."""
-    result = dict(data)
+    result = dict(content)
     for key, value in values.items():
         *tables, last = key.split(".")
         table = result
@@ -273,13 +273,13 @@ def _keys(model: type[BaseModel] = RunFile, prefix: str = "") -> Iterator[str]:
 
 def _check_keys(keys: list[str]) -> None:
     """Raise InputError for keys that cannot be axes, naming similar keys, and for keys with two axes."""
-    known = [key for key in _keys() if not _NO_AXES.fullmatch(key)]
+    axis_keys = [key for key in _keys() if not _NO_AXES.fullmatch(key)]
     for key in keys:
         if keys.count(key) > 1:
             raise InputError(f"{key}: two axes given; allowed: one for each key, zipped keys all together")
-        if key not in known:
-            near = [each for each in known if each.rpartition(".")[2] == key.rpartition(".")[2]]
-            near = list(dict.fromkeys([*near, *difflib.get_close_matches(key, known, n=3)]))[:3]
+        if key not in axis_keys:
+            near = [each for each in axis_keys if each.rpartition(".")[2] == key.rpartition(".")[2]]
+            near = list(dict.fromkeys([*near, *difflib.get_close_matches(key, axis_keys, n=3)]))[:3]
             fault = "no axis of a sweep" if _NO_AXES.fullmatch(key) else "unknown key"
             hint = f" (near: {', '.join(near)})" if near else ""
             allowed = "keys of fibre, link, signal, receiver and solver, and seed"

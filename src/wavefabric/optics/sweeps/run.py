@@ -29,7 +29,7 @@ from wavefabric.runtime.lifecycle.checkpoint.file import unusable
 from wavefabric.runtime.lifecycle.collective_checks import locked_by_first_rank, on_first_rank
 
 #: Seconds between checks whether other ranks have finished, and between updates of the progress.
-_LOOK, _LOOK_FOR_PROGRESS = 0.1, 0.5
+_POLL_SECONDS, _PROGRESS_SECONDS = 0.1, 0.5
 _SPAN = re.compile(r"span (\d+)/(\d+), ")
 #: Names of files that runs of points write: results, checkpoints, locks, partial files of killed runs.
 _NAME = re.compile(r"\.?([0-9a-f]{20})\.h5((?:\..*)?)")
@@ -104,8 +104,8 @@ class SweepProgress(Progress):
     ``finished`` returns the fingerprints of points that any rank has finished.
     """
 
-    def __init__(self, shown: Progress, points: Iterable[Point], finished: Callable[[], Collection[str]]):
-        self._shown, self._finished, self._begun, self._looked = shown, finished, False, 0.0
+    def __init__(self, display: Progress, points: Iterable[Point], finished: Callable[[], Collection[str]]):
+        self._display, self._finished, self._started, self._last_update = display, finished, False, 0.0
         self._steps = {each.fingerprint: each.steps for each in points}
         self.begin(None)
 
@@ -122,34 +122,34 @@ class SweepProgress(Progress):
 
     def update(self, done: float, message: str = "") -> None:
         self._inside = self._span[0] + done * self._span[1]
-        if (now := time.monotonic()) - self._looked < _LOOK_FOR_PROGRESS:
+        if (now := time.monotonic()) - self._last_update < _PROGRESS_SECONDS:
             return
-        self._looked, ready = now, self._steps.keys() & set(self._finished())
-        if not self._begun:
-            self._shown.start(sum(self._steps.values()), "sweep, steps")
-        self._begun, steps = True, sum(self._steps[each] for each in ready)
-        if self._point is not None and self._point.fingerprint not in ready:
+        self._last_update, finished = now, self._steps.keys() & set(self._finished())
+        if not self._started:
+            self._display.start(sum(self._steps.values()), "sweep, steps")
+        self._started, steps = True, sum(self._steps[each] for each in finished)
+        if self._point is not None and self._point.fingerprint not in finished:
             steps += self._inside * self._point.steps
-        self._shown.update(steps, f"{len(ready)}/{len(self._steps)} points")
+        self._display.update(steps, f"{len(finished)}/{len(self._steps)} points")
 
     def finish(self) -> None:
-        self._shown.finish()
-        self._begun = False
+        self._display.finish()
+        self._started = False
 
 
 class _Sweep:
-    def __init__(self, grid: SweepGrid, writer: ResultWriter, comm: Communicator, shown: Progress, together):
+    def __init__(self, grid: SweepGrid, writer: ResultWriter, comm: Communicator, display: Any, together):
         self.grid, self.writer, self.comm = grid, writer, comm
         self.folder, self.points = points_folder(writer.path), grid.unique_points()
-        self.apart, self.first = comm.size > 1 and not together, comm.rank == 0
+        self.splits_points, self.first = comm.size > 1 and not together, comm.rank == 0
         #: Communicator of the ranks that run a point: this rank alone, or all ranks.
-        self.ranks = solo(comm.device) if self.apart else comm
-        self.progress = SweepProgress(shown if self.first else Progress(), self.points, self._finished)
+        self.ranks = solo(comm.device) if self.splits_points else comm
+        self.progress = SweepProgress(display if self.first else Progress(), self.points, self._finished)
         #: Arguments of `run_link` for every point.
-        self.parts = {"progress": self.progress, "comm": self.ranks, "warn": self._tell}
+        self.parts = {"progress": self.progress, "comm": self.ranks, "warn": self._warn}
         self.parts |= {"shared": SharedParts()}
         #: Warnings by their text without numbers, so that those that differ only in numbers appear once.
-        self.told: dict[str, set[str]] = {}
+        self.warnings: dict[str, set[str]] = {}
 
     def run(self, resume: bool) -> None:
         on_first_rank(self.comm, lambda: self._begin(resume))
@@ -165,11 +165,11 @@ class _Sweep:
         done = on_first_rank(self.comm, self._finished)
         missing = [point for point in self.points if point.fingerprint not in done]
         # Neighbours cost about the same, so dealing them out in turn balances the ranks.
-        for point in missing[self.comm.rank :: self.comm.size] if self.apart else missing:
+        for point in missing[self.comm.rank :: self.comm.size] if self.splits_points else missing:
             self._run_point(point, self._file(point.fingerprint))
         with waiting():
-            while self.apart and len(self._finished()) < len(self.points):
-                time.sleep(_LOOK)  # do not wait in MPI, which blocks Ctrl-C
+            while self.splits_points and len(self._finished()) < len(self.points):
+                time.sleep(_POLL_SECONDS)  # do not wait in MPI, which blocks Ctrl-C
                 self.progress.update(0)
 
     def _run_point(self, point: Point, file: Path) -> None:
@@ -178,18 +178,18 @@ class _Sweep:
             try:
                 run_link(point.run, file, **self.parts)
             except UnusableCheckpoint:
-                self._tell(f"{point}: starts anew, its checkpoint is damaged or of other ranks or devices")
+                self._warn(f"{point}: starts anew, its checkpoint is damaged or of other ranks or devices")
                 run_link(point.run, file, resume=False, **self.parts)
         except FieldLost as error:
             facts = provenance() | {"fault": str(error)}
             on_first_rank(self.ranks, lambda: ResultWriter(file).write({}, attributes=facts))
-            self._tell(f"{point}: {error}")
+            self._warn(f"{point}: {error}")
         except InputError as error:
             raise type(error)(f"{error}; point: {point}") from None
 
-    def _tell(self, text: str) -> None:
+    def _warn(self, text: str) -> None:
         """Show a warning, unless an earlier one differs from it only in its numbers."""
-        texts = self.told.setdefault(re.sub(r"[\d.e+-]+", "", text), set())
+        texts = self.warnings.setdefault(re.sub(r"[\d.e+-]+", "", text), set())
         if self.first and not texts:
             self.progress.finish()
             warn(text)
@@ -201,8 +201,8 @@ class _Sweep:
             self._remove()
             raise FieldLost(f"sweep: no point has a result; {told[0]}")
         for text in told:  # warnings of other ranks, or from before a restart
-            self._tell(text)
-        if more := sum(len(texts) - 1 for texts in self.told.values()):
+            self._warn(text)
+        if more := sum(len(texts) - 1 for texts in self.warnings.values()):
             others = f"{counted(more, 'warning')} more that differ in numbers"
             warn(f"{others}: see warnings in {self.writer.path}")
         facts = provenance(self.comm.device.name) | {"axes": " ".join(axis.name for axis in self.grid.axes)}
@@ -253,18 +253,18 @@ def payload(grid: SweepGrid, file: Callable[[str], Path]) -> tuple[dict[str, Any
     ``file(fingerprint)`` returns the path of a point's file. Where points differ in modes, channels or
     positions, missing values are NaN.
     """
-    texts, told = {name: np.full(grid.shape, "", object) for name in _TEXTS}, []
+    texts, messages = {name: np.full(grid.shape, "", object) for name in _TEXTS}, []
     results: dict[tuple[int, ...], Result] = {}
     for point in grid.points:
         result = read_result(file(point.fingerprint))
-        facts, lines = result.attrs(), result.get("solver/warnings", [])
-        facts |= {"fingerprint": point.fingerprint, "warnings": "\n".join(lines)}
-        for name, words in texts.items():
-            words[point.index] = facts.get(name, "")
-        if "fault" in facts:
-            told.append(f"{point}: {facts['fault']}")
+        attributes, lines = result.attrs(), result.get("solver/warnings", [])
+        attributes |= {"fingerprint": point.fingerprint, "warnings": "\n".join(lines)}
+        for name, table in texts.items():
+            table[point.index] = attributes.get(name, "")
+        if "fault" in attributes:
+            messages.append(f"{point}: {attributes['fault']}")
         else:
-            told, results[point.index] = told + lines, result
+            messages, results[point.index] = messages + lines, result
     where = {name: distance(each, name) for each in results.values() for name in received(each)}
     positions = sorted(where, key=lambda name: (name != "back_to_back", where[name])) or ["none"]
     out, axes = _coordinates(grid, list(results.values()), positions), tuple(axis.name for axis in grid.axes)
@@ -282,7 +282,7 @@ def payload(grid: SweepGrid, file: Callable[[str], Path]) -> tuple[dict[str, Any
             array[(*index, *map(slice, np.shape(value)))] = value
         out[path] = Data(array, *meanings[path], dims=(*axes, *dims))
     out |= {name: Data(words.astype(str), "", _TEXTS[name], axes) for name, words in texts.items()}
-    return out, list(dict.fromkeys(told))
+    return out, list(dict.fromkeys(messages))
 
 
 def _coordinates(grid: SweepGrid, results: list[Result], positions: list[str]) -> dict[str, Data]:

@@ -119,7 +119,8 @@ def expected_quality(
             nominal = (amplifier.gain * math.exp(-fibre.alpha.mean() * spans.length)) ** n
             loaded = 2 * grid.symbol_rate * osnr_noise_density(receiver.osnr_db, nominal) * powers
         ase = zero + added * sum(net**later for later in range(n))
-        signal, noise = powers * net**n, (nli[n], ase, loaded, _across(grid.offsets, stepped[n] - nli[n]))
+        signal = powers * net**n
+        noise = nli[n], ase, loaded, _filled(grid.offsets, stepped[n] - nli[n])
         error = np.maximum(sum(noise), 0) / np.where(signal > 0, signal, np.inf)
         recovery = signal * added_error(receiver, error, rows, n * dispersion)
         out[f"span_{n}" if n else "back_to_back"] = Expectation(n * spans.length, signal, *noise, recovery)
@@ -134,13 +135,14 @@ def _counts(key: str, values: Any, most: int) -> list[int]:
     return each
 
 
-def _across(offsets: Array, values: Array) -> Array:
+def _filled(offsets: Array, values: Array) -> Array:
     """Replace NaN of some channels of ``values`` (modes, channels) by interpolation over frequency."""
     order = np.argsort(offsets)
-    at = order[np.isfinite(values[0, order])]
-    if len(at) in (1, len(order)):
+    finite = order[np.isfinite(values[0, order])]
+    if len(finite) in (1, len(order)):
         return values
-    return scipy.interpolate.PchipInterpolator(offsets[at], values[:, at], axis=1, extrapolate=False)(offsets)
+    nodes = offsets[finite], values[:, finite]
+    return scipy.interpolate.PchipInterpolator(*nodes, axis=1, extrapolate=False)(offsets)
 
 
 def interference_after(
@@ -190,12 +192,12 @@ def _training(receiver: Receiver, rows: Array) -> Array | float:
     options, symbols = receiver.equaliser, receiver.transmitter.grid.symbols
     if options is None:
         return 0.0
-    known, free = options.training, rows * options.taps * (1 + receiver.transmitter.rolloff)
+    count, free = options.training, rows * options.taps * (1 + receiver.transmitter.rolloff)
     if not (options.decision_directed and receiver.transmitter.format.digital):
-        return free / np.maximum(known - free, 1)
+        return free / np.maximum(count - free, 1)
     memory = options.memory or symbols
-    grown = min(max(memory, known), symbols)
-    return free * (math.log(grown / known) + (symbols - grown) / memory) / (symbols - known)
+    grown = min(max(memory, count), symbols)
+    return free * (math.log(grown / count) + (symbols - grown) / memory) / (symbols - count)
 
 
 def _blind(receiver: Receiver, size: int, error: Array) -> Array:

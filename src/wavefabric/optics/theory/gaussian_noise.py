@@ -116,12 +116,12 @@ def nonlinear_interference(
     grid, rate = transmitter.grid, options.sample_rate
     order = np.argsort(grid.offsets)
     comb = Comb(grid.offsets[order], grid.symbol_rate, transmitter.rolloff)
-    mine = range(grid.channels) if options.channels is None else options.channels
-    if bad := [c for c in mine if not 0 <= c < grid.channels]:
+    channels = range(grid.channels) if options.channels is None else options.channels
+    if bad := [c for c in channels if not 0 <= c < grid.channels]:
         raise InputError(f"channels: {bad[0]} given; allowed: 0 to {grid.channels - 1}")
     if fibre.gamma == 0:
         return np.zeros((fibre.modes, grid.channels))
-    received = np.flatnonzero(np.isin(order, mine))
+    received = np.flatnonzero(np.isin(order, channels))
     kinds = _kinds(fibre, transmitter.powers(fibre.modes)[:, order] / 2 / grid.symbol_rate, spans, comb)
     spread, areas = walk_off(kinds, comb), overlap_areas(comb)
     # The phased array resolves mismatches of 1/(n L), which delays turn into frequencies.
@@ -148,8 +148,8 @@ def _interference(sums: Sums, i: RowKind, squares: np.ndarray, form: Constellati
 
     It is without the net gain of the link. ``squares`` (2M, 2M) are (γκ)² between field rows.
     """
-    own = np.diagonal(squares)[i.rows] * (i is sums.j)
-    others = squares[np.ix_(i.rows, sums.j.rows)].sum(axis=1) - own
+    self_power = np.diagonal(squares)[i.rows] * (i is sums.j)
+    other_power = squares[np.ix_(i.rows, sums.j.rows)].sum(axis=1) - self_power
     mixed, slow = sums.gaussian(i)
     # Slow phase noise of a row on itself has two halves: f1 ≈ f, and f2 ≈ f.
     cross, itself = mixed - slow, 2 * (mixed - 2 * slow)
@@ -161,7 +161,7 @@ def _interference(sums: Sums, i: RowKind, squares: np.ndarray, form: Constellati
         if i is sums.j:
             pairs, triples, mean = sums.self_correlated()
             itself += 4 * excess + fourth * pairs + sixth * triples - fourth**2 * mean
-    return np.outer(others, cross) + np.outer(own, itself)
+    return np.outer(other_power, cross) + np.outer(self_power, itself)
 
 
 def _kinds(fibre: Fibre, density: np.ndarray, spans: Spans, comb: Comb) -> list[RowKind]:

@@ -42,8 +42,8 @@ class Table(NamedTuple):
     """Holds a function of the phase mismatch Δβ ≥ 0 and its integrals, in the layout of ``four_wave.h``."""
 
     values: np.ndarray
-    once: np.ndarray  # integral of ``values`` over Δβ
-    twice: np.ndarray  # integral of ``once`` over Δβ
+    integral: np.ndarray  # integral of ``values`` over Δβ
+    double_integral: np.ndarray  # integral of ``integral`` over Δβ
     step: float  # of Δβ, 1/m
     period: float  # in Δβ, 1/m, or 0
     tail: float  # without a period |μ|² is tail/Δβ² beyond the table
@@ -66,16 +66,16 @@ class Steps:
 
     def period(self, length: float) -> float:
         """Return the period of |μ|² in Δβ, 1/m, for a span of ``length`` m."""
-        return 2 * math.pi / self.taken(length) * QUADRATURES[self.integrator][2]
+        return 2 * math.pi / self.actual_step(length) * QUADRATURES[self.integrator][2]
 
-    def taken(self, length: float) -> float:
+    def actual_step(self, length: float) -> float:
         """Return the actual length of the equal steps in a span, m."""
         return length / step_count(length, self.step, self.sections)
 
     def factor(self, rate, length: float):
         """Return the factor of μ, a sum of mixing products, due to the steps; ``rate`` is iΔβ − α, 1/m."""
         weights, positions, _ = QUADRATURES[self.integrator]
-        double = rate * self.taken(length)
+        double = rate * self.actual_step(length)
         kicks = sum(w * np.exp(double * c) for w, c in zip(weights, positions, strict=True))
         return kicks / _mean_exponential(double)
 
@@ -105,10 +105,10 @@ class Accumulation:
         The sum is coherent, over ``spans`` spans (None: all) from span ``first``.
         """
         rate = 1j * np.asarray(mismatch) - self.alpha
-        turn = self.gain * np.exp(1j * np.asarray(mismatch) * self.length)
-        count, near = self.spans if spans is None else spans, abs(turn - 1) < 1e-9
-        array = np.where(near, count, (turn**count - 1) / np.where(near, 1, turn - 1))
-        out = self.length * _mean_exponential(rate * self.length) * array * turn**first
+        span_gain = self.gain * np.exp(1j * np.asarray(mismatch) * self.length)
+        count, in_phase = self.spans if spans is None else spans, abs(span_gain - 1) < 1e-9
+        array = np.where(in_phase, count, (span_gain**count - 1) / np.where(in_phase, 1, span_gain - 1))
+        out = self.length * _mean_exponential(rate * self.length) * array * span_gain**first
         return out if self.steps is None else out * self.steps.factor(rate, self.length)
 
     def power_table(self) -> Table:
@@ -143,7 +143,9 @@ def _table(response, largest: float, length: float, period=0.0, tail=0.0, neglig
     """
     cells = max(64, math.ceil(12 * largest * length / (2 * math.pi)))
     step, values = largest / cells, response(np.linspace(0, largest, 2 * cells + 1))
-    at, (once, twice) = values[::2].copy(), np.zeros((2, cells + 1), values.dtype)
-    once[1:] = np.cumsum(step / 6 * (at[:-1] + 4 * values[1::2] + at[1:]))
-    twice[1:] = np.cumsum(step / 2 * (once[:-1] + once[1:]) + step**2 / 12 * (at[:-1] - at[1:]))
-    return Table(at, once, twice, step, period, tail, negligible)
+    samples, (integral, double_integral) = values[::2].copy(), np.zeros((2, cells + 1), values.dtype)
+    integral[1:] = np.cumsum(step / 6 * (samples[:-1] + 4 * values[1::2] + samples[1:]))
+    double_integral[1:] = np.cumsum(
+        step / 2 * (integral[:-1] + integral[1:]) + step**2 / 12 * (samples[:-1] - samples[1:])
+    )
+    return Table(samples, integral, double_integral, step, period, tail, negligible)

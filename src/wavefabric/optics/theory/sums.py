@@ -72,13 +72,13 @@ def spectral_nodes(count: int, rolloff: float) -> tuple[np.ndarray, np.ndarray]:
     return np.concatenate([half * u, at, -at]), np.concatenate([half * w, part, part])
 
 
-def window_weights(window: int, own: float | None = None) -> np.ndarray:
+def window_weights(window: int, centre_weight: float | None = None) -> np.ndarray:
     """Return the weights, of sum 1, of lags −window … window + 1 in a `sliding_sum` of ``window`` symbols."""
-    weights = sliding_sum(np, np.eye(1, 2 * window + 2, window)[0], window, own)
+    weights = sliding_sum(np, np.eye(1, 2 * window + 2, window)[0], window, centre_weight)
     return weights / weights.sum()
 
 
-def _own(offset: float, comb: Comb, scale: float, window: int | None, symbols: int | None) -> np.ndarray:
+def _self_nodes(offset: float, comb: Comb, scale: float, window: int | None, symbols: int | None) -> Array:
     """Return the nodes for light in the same channel: offsets f1 − f, weights, slow fractions, (3, X).
 
     f is ``offset`` Hz above the channel's centre. A slow fraction is that of slow phase noise, which
@@ -104,10 +104,10 @@ def _own(offset: float, comb: Comb, scale: float, window: int | None, symbols: i
                 lags = np.multiply.outer(nodes / comb.rate, np.arange(-window, window + 2))
                 tracked = 1 - abs(1 - np.exp(-2j * np.pi * lags) @ window_weights(window)) ** 2
             parts.append((sign * nodes, weights, tracked))
-    own = np.concatenate(parts, axis=1)
-    own[1] *= root_raised_cosine((offset + own[0]) / comb.rate, comb.rolloff) ** 2
-    own[1] *= comb.rate / own[1].sum()
-    return own
+    products = np.concatenate(parts, axis=1)
+    products[1] *= root_raised_cosine((offset + products[0]) / comb.rate, comb.rolloff) ** 2
+    products[1] *= comb.rate / products[1].sum()
+    return products
 
 
 def nodes_of(
@@ -120,9 +120,9 @@ def nodes_of(
     ``symbols`` is the length of the sequence, whose mean phase is known, None if endless. By aliasing, light
     at f + ``alias`` (Hz) appears at f.
     """
-    at, fraction = spectral_nodes(RECEIVED, comb.rolloff)
+    offset, fraction = spectral_nodes(RECEIVED, comb.rolloff)
     beside, far = (spectral_nodes(count, comb.rolloff) for count in (BESIDE, FAR))
-    inside = [(u, _own(u, comb, scale, window, symbols)) for u in at * comb.rate]
+    inside = [(u, _self_nodes(u, comb, scale, window, symbols)) for u in offset * comb.rate]
     rows = []
     for c in channels:
         offsets = comb.centres - comb.centres[c] - alias
@@ -136,9 +136,9 @@ def nodes_of(
     longest = max(row.shape[1] for row in rows)
     padded = [np.pad(row, ((0, 0), (0, longest - row.shape[1]))) for row in rows]
     x, weight, slow, channel = np.stack(padded, axis=1)
-    f = np.add.outer(comb.centres[channels], at * comb.rate).reshape(-1)
-    weights, received = np.tile(fraction * comb.rate, len(channels)), np.repeat(channels, len(at))
-    return Nodes(f, weights, received, x, weight, slow, channel.astype(int), alias, len(at), 2 * sum(OWN))
+    f = np.add.outer(comb.centres[channels], offset * comb.rate).reshape(-1)
+    weights, received = np.tile(fraction * comb.rate, len(channels)), np.repeat(channels, len(offset))
+    return Nodes(f, weights, received, x, weight, slow, channel.astype(int), alias, len(offset), 2 * sum(OWN))
 
 
 class Row(NamedTuple):
@@ -238,18 +238,19 @@ class Sums:
         delay between the two channels, and hardly on the channels themselves: it is interpolated over delay,
         with β2 at the middle of all channels.
         """
-        comb, mine = self.comb, self.nodes.received[:: self.nodes.each]
-        walks = np.subtract.outer(i.row.delays[mine], self.j.row.delays)
+        comb, channel_nodes = self.comb, self.nodes.received[:: self.nodes.each]
+        walks = np.subtract.outer(i.row.delays[channel_nodes], self.j.row.delays)
         curvatures = np.array([dispersion(k.row.beta, comb.centres.mean())[2] for k in (i, self.j)])
         within = max(abs(curvatures[0]), abs(curvatures[1])) * 2 * math.pi * comb.rate / 4
         scale = max(within, float(abs(walks).max()) / 1e3, 1e-24)
-        at = np.linspace(np.arcsinh(walks.min() / scale) - 0.1, np.arcsinh(walks.max() / scale) + 0.1, _WALKS)
+        low, high = np.arcsinh(walks.min() / scale), np.arcsinh(walks.max() / scale)
+        grid = np.linspace(low - 0.1, high + 0.1, _WALKS)
         rest = self.nodes, comb, self.areas[1], curvatures
         parts = np.zeros((len(self._amplitude), _WALKS))
         for part, table in zip(parts, self._amplitude, strict=True):
-            _sum("correlation_double", scale * np.sinh(at), *rest, table, part)
-        mixed = scipy.interpolate.CubicSpline(at, parts.sum(axis=0))(np.arcsinh(walks / scale))
-        return i.row.density[mine] / comb.rate * (mixed @ self.j.row.density**2)
+            _sum("correlation_double", scale * np.sinh(grid), *rest, table, part)
+        mixed = scipy.interpolate.CubicSpline(grid, parts.sum(axis=0))(np.arcsinh(walks / scale))
+        return i.row.density[channel_nodes] / comb.rate * (mixed @ self.j.row.density**2)
 
     def self_correlated(self) -> tuple[Array, Array, Array]:
         """Return the terms of the received channel on itself, W, by which Φ4, Φ6 and Φ4² are multiplied.

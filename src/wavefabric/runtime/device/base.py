@@ -6,7 +6,7 @@ from typing import Any, Protocol
 from wavefabric.runtime.kernels.table import KernelTable
 
 
-def repeated(work: Callable[[], Any]) -> Callable[..., None]:
+def repeating(work: Callable[[], Any]) -> Callable[..., None]:
     """Return a function ``repeat(times=1)``, each call of which calls ``work`` ``times`` times."""
 
     def repeat(times: int = 1) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 from wavefabric.base.errors import InputError
 from wavefabric.base.system.machine import host_memory, usable_threads
 from wavefabric.runtime.device import views
-from wavefabric.runtime.device.base import repeated
+from wavefabric.runtime.device.base import repeating
 from wavefabric.runtime.device.cpu_fft import CpuAxisFFT, CpuRealFFT, CpuRowFFT
 from wavefabric.runtime.kernels.cpu_launch import CpuKernels, CpuLauncher
 from wavefabric.runtime.kernels.table import KernelTable
@@ -100,7 +100,7 @@ class CpuDevice:
         return module.KERNELS(self) if hasattr(module, "KERNELS") else module
 
     def graph(self, work, kernels_alone: bool = False):
-        return self._launcher.recorded(work) if kernels_alone else repeated(work)
+        return self._launcher.recorded(work) if kernels_alone else repeating(work)
 
     def synchronize(self) -> None:
         pass

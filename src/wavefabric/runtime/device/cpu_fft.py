@@ -93,18 +93,18 @@ class CpuRealFFT:
         half, self._rows = (nz, ny, nx // 2 + 1), nz * ny
         self._run: Callable[..., None] = device.kernels(TABLE).transform_real_rows
         self._plan = SeriesPlan(nx, dtype)
-        self._others = [
+        self._axis_transforms = [
             CpuAxisFFT(device, half, dtype, axis) for axis in (1, 0) if axis in axes and shape[axis] > 1
         ]
 
     def forward(self, field: np.ndarray, spectrum: np.ndarray) -> None:
         """Write the transform of ``field`` to ``spectrum`` (Nz, Ny, Nx//2 + 1)."""
         self._run(self._plan, field, spectrum, self._rows, False)
-        for transform in self._others:
+        for transform in self._axis_transforms:
             transform.forward(spectrum)
 
     def backward(self, spectrum: np.ndarray, field: np.ndarray) -> None:
         """Write the unscaled inverse transform of ``spectrum`` to ``field``; overwrites ``spectrum``."""
-        for transform in reversed(self._others):
+        for transform in reversed(self._axis_transforms):
             transform.backward(spectrum)
         self._run(self._plan, field, spectrum, self._rows, True)

@@ -10,7 +10,7 @@ import numpy as np
 
 from wavefabric.base.system.machine import usable_threads
 from wavefabric.base.system.user_cache import redirect
-from wavefabric.runtime.device.base import repeated
+from wavefabric.runtime.device.base import repeating
 from wavefabric.runtime.device.bfloat16 import viewed
 from wavefabric.runtime.device.views import DLPACK_CUDA
 from wavefabric.runtime.kernels.cuda_launch import CudaKernels
@@ -282,7 +282,7 @@ class CudaDevice:
                 work()
             finally:
                 captured = self._capture.end_capture()
-        return repeated(captured.launch)
+        return repeating(captured.launch)
 
     def synchronize(self) -> None:
         cupy.cuda.get_current_stream().synchronize()

@@ -149,7 +149,7 @@ class Communicator(CollectiveCalls):
         self.step_recorder = recorder = StepRecorder(self.control, path, force)
         try:
             yield recorder
-            recorder.settle()
+            recorder.build_schedule()
             recorder.tell_missing()
         except KeyboardInterrupt:
             recorder.tell_missing()

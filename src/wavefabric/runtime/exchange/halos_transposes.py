@@ -132,8 +132,8 @@ class RegionExchange:
         self.start(sources)
         self.finish(targets)
 
-    def _check(self, arrays, which: int) -> None:
-        shapes, allowed = [tuple(a.shape) for a in arrays], [self._shapes[which]] * self.fields
+    def _check(self, arrays, side: int) -> None:
+        shapes, allowed = [tuple(a.shape) for a in arrays], [self._shapes[side]] * self.fields
         if shapes != allowed:
             raise ValueError(f"arrays of shapes {shapes}; allowed: {allowed}")
 
@@ -176,30 +176,30 @@ class OneSidedRegionExchange(RegionExchange):
         flags = comm.symmetric((max(1, *counts),), np.uint32)
         ends = device.to_host(staging.addresses), device.to_host(flags.addresses)
 
-        def routes(here: str, there: str) -> tuple[Any, Any]:
-            own = [(m, *b) for m, b in zip(messages, before, strict=True) if getattr(m, here) == comm.rank]
-            counters = device.zeros((max(1, len(own)), 2), np.uint32)
-            table = np.zeros(max(1, len(own)), ROUTE)
-            for row, (message, at, number) in enumerate(own):
+        def routes(end: str, peer_end: str) -> tuple[Any, Any]:
+            local = [(m, *b) for m, b in zip(messages, before, strict=True) if getattr(m, end) == comm.rank]
+            counters = device.zeros((max(1, len(local)), 2), np.uint32)
+            table = np.zeros(max(1, len(local)), ROUTE)
+            for row, (message, offset, number) in enumerate(local):
                 counter = device.address(counters) + 8 * row
                 table[row] = (
-                    int(ends[0][message.dst]) + at * dtype.itemsize,
+                    int(ends[0][message.dst]) + offset * dtype.itemsize,
                     most,
                     int(ends[1][message.dst]) + 4 * number if self._timeout.waits else 0,
                     counter,
                     counter + 4,
-                    getattr(message, there),
+                    getattr(message, peer_end),
                 )
             return device.asarray(table.view(np.uint8)), counters
 
         self._to, sent = routes("src", "dst")
-        self._from, taken = routes("dst", "src")
+        self._from, received = routes("dst", "src")
         self._in_progress = False
         if comm.step_recorder is not None:
             schedule = message_schedule(comm.size, messages, self.fields)
             comm.step_recorder.note_starts(self, "_start", schedule, dtype)
         # Kernels know only addresses: keep the arrays alive.
-        self._kept = staging, flags, sent, taken
+        self._arrays = staging, flags, sent, received
         device.synchronize()  # calls may be on other streams
 
     def _start(self, arrays: list[Any]) -> None:
@@ -213,7 +213,7 @@ class OneSidedRegionExchange(RegionExchange):
         self._kernels.take(self._from, arrays, self._in, weights, self._timeout)
 
 
-def region_exchange(comm: Communicator, messages: list[Message], *shape, **how) -> RegionExchange:
+def region_exchange(comm: Communicator, messages: list[Message], *shape, **options) -> RegionExchange:
     """Return an exchange of boxes between ranks, which writes directly into other ranks' memory if possible.
 
     A `OneSidedRegionExchange` requires a communicator whose ``one_sided`` is true, and between any two ranks
@@ -222,4 +222,4 @@ def region_exchange(comm: Communicator, messages: list[Message], *shape, **how) 
     pairs = {(m.src, m.dst) for m in messages}
     mutual = all((b, a) in pairs for a, b in pairs)
     kind = OneSidedRegionExchange if comm.one_sided and mutual else RegionExchange
-    return kind(comm, messages, *shape, **how)
+    return kind(comm, messages, *shape, **options)

@@ -44,11 +44,11 @@ def ranks(control) -> list[dict[str, Any]]:
     """Return for each rank its number, host, device, device identity and CPU threads; all ranks call this."""
     hosts = control.all_gather(socket.gethostname())
     device = rank_device(None, hosts[: control.rank].count(hosts[control.rank]))
-    mine = {
+    description = {
         "rank": control.rank,
         "host": list(dict.fromkeys(hosts)).index(hosts[control.rank]),
         "device": device.name,
         "identity": device.identity,
         "threads": environment.rank_threads() if device.name == "cpu" else usable_threads(),
     }
-    return control.all_gather(mine)
+    return control.all_gather(description)

@@ -146,19 +146,19 @@ def _swapped(placed: np.ndarray, rank: int, gpu: int) -> np.ndarray:
     return swapped
 
 
-def _greedy(both: np.ndarray, topology: GpuTopology, first: int) -> list[int]:
+def _greedy(traffic: np.ndarray, topology: GpuTopology, first: int) -> list[int]:
     """Return a GPU for each rank, chosen rank by rank such that slow links carry the least traffic.
 
     ``both[a, b]`` is the traffic between ranks a and b. The rank with the most traffic gets GPU ``first``.
     """
-    ranks, links = len(both), topology.links
-    placed = {int(np.argmax(both.sum(1))): first}
+    ranks, links = len(traffic), topology.links
+    placed = {int(np.argmax(traffic.sum(1))): first}
     while len(placed) < ranks:
         left = [rank for rank in range(ranks) if rank not in placed]
-        rank = max(left, key=lambda rank: (sum(both[rank, other] for other in placed), -rank))
+        rank = max(left, key=lambda rank: (sum(traffic[rank, other] for other in placed), -rank))
 
         def cost(gpu: int, rank: int = rank) -> tuple:
-            pairs = [(links[gpu][at], int(both[rank, other])) for other, at in placed.items()]
+            pairs = [(links[gpu][peer_gpu], int(traffic[rank, other])) for other, peer_gpu in placed.items()]
             return *(sum(n for link, n in pairs if link == name) for name in topology.classes), gpu
 
         placed[rank] = min((gpu for gpu in range(topology.gpus) if gpu not in placed.values()), key=cost)
@@ -181,18 +181,18 @@ def read_placement(path: str | Path, ranks: int | None = None) -> list[int]:
             for number, line in enumerate(text.splitlines(), 1)
             for word in line.partition("#")[0].replace(",", " ").split()
         ]
-    seen: dict[int, str] = {}
-    for where, value in entries:
+    key_of_gpu: dict[int, str] = {}
+    for key, value in entries:
         if type(value) is not int or not 0 <= value < MOST_GPUS:
             allowed = f"the number of a GPU, 0 to {MOST_GPUS - 1}"
-            raise InputError(f"{path}, {where}: {quoted(value)} given; allowed: {allowed}")
-        if value in seen:
-            again = f"GPU {value} is given again (first: {seen[value]})"
-            raise InputError(f"{path}, {where}: {again}; allowed: each once")
-        seen[value] = where
-    if ranks is not None and len(seen) != ranks:
-        raise InputError(f"{path}: {len(seen)} GPUs given; allowed: one for each of {ranks} ranks")
-    return list(seen)
+            raise InputError(f"{path}, {key}: {quoted(value)} given; allowed: {allowed}")
+        if value in key_of_gpu:
+            again = f"GPU {value} is given again (first: {key_of_gpu[value]})"
+            raise InputError(f"{path}, {key}: {again}; allowed: each once")
+        key_of_gpu[value] = key
+    if ranks is not None and len(key_of_gpu) != ranks:
+        raise InputError(f"{path}: {len(key_of_gpu)} GPUs given; allowed: one for each of {ranks} ranks")
+    return list(key_of_gpu)
 
 
 def _listed(path: Path, text: str) -> list[Any]:

@@ -24,7 +24,7 @@ from wavefabric.runtime.exchange.transports.base import Exchange, Program, Trans
 #: Returns this rank's program for a schedule.
 ProgramOf = Callable[[Schedule], Program]
 #: Maximum operations, and bindings of operations to memory, to cache; the least recently used are dropped.
-MOST_READY, MOST_BOUND = 64, 128
+MOST_PREPARED, MOST_BOUND = 64, 128
 #: A buffer that must grow becomes at least this many times larger.
 _GROWTH = 1.5
 #: `verify`, run once per schedule.
@@ -52,24 +52,26 @@ class Request(NamedTuple):
 
 
 class PreparedCall:
-    """A collective operation ready to run: buffer number ``before`` has its input, ``after`` its result."""
+    """A collective operation ready to run: ``buffers`` are the numbers of those of its input and result."""
 
-    def __init__(self, program: Program, request: Request, before: int, after: int, protocol: str):
-        self.request, self.before, self.after, self.protocol = request, before, after, protocol
+    def __init__(self, program: Program, request: Request, buffers: tuple[int, int], protocol: str):
+        self.request, self.protocol = request, protocol
+        self.input_buffer, self.result_buffer = first, last = buffers
         self.program, schedule = program, program.schedule
-        self.source = _held_part(program, schedule.pre, before)
-        self.target = _held_part(program, schedule.post, after)
+        self.source_part = _local_part(program, schedule.pre, first)
+        self.target_part = _local_part(program, schedule.post, last)
         # A caller's array can serve as a buffer if it fills the buffer, and a source is not overwritten.
-        self.binds_target = self.target == slice(0, program.sizes[after])
-        written = (schedule.transfers["dst_buffer"] == before).any()
-        self.binds_source = before != after and not written and self.source == slice(0, program.sizes[before])
+        self.binds_target = self.target_part == slice(0, program.sizes[last])
+        written = (schedule.transfers["dst_buffer"] == first).any()
+        fills = self.source_part == slice(0, program.sizes[first])
+        self.binds_source = first != last and fills and not written
         #: Whether this rank holds the result from the start (the root of a broadcast).
-        self.gives = request.collective == "broadcast" and self.source is not None
+        self.is_broadcast_root = request.collective == "broadcast" and self.source_part is not None
 
 
-def _held_part(program: Program, held: Holdings, buffer: int) -> slice | None:
-    """Return the slice of buffer number ``buffer`` that this rank holds according to ``held``, or None."""
-    chunks = [chunk for owner, b, chunk in held if (owner, b) == (program.rank, buffer)]
+def _local_part(program: Program, holdings: Holdings, buffer: int) -> slice | None:
+    """Return the slice of buffer number ``buffer`` that ``holdings`` give to this rank, or None."""
+    chunks = [chunk for owner, b, chunk in holdings if (owner, b) == (program.rank, buffer)]
     if not chunks:
         return None
     offsets = program.schedule.offsets(buffer, program.rank)
@@ -90,7 +92,7 @@ class PreparedCalls:
         chosen = [c.choice.algorithm for t in tables for size in t.sizes for c in size.candidates]
         #: Whether the tuning has algorithms that need switches, and switches multicast and add here.
         self._switches = any(ALGORITHMS[name].switched for name in chosen) and not transport.why_no_switch()
-        self._ready: OrderedDict[Request, PreparedCall | None] = OrderedDict()
+        self._prepared: OrderedDict[Request, PreparedCall | None] = OrderedDict()
         #: Exchange, buffer to copy the source to (or None), buffer to copy the target from (or None).
         self._bound: OrderedDict[tuple, tuple[Exchange, Any, Any]] = OrderedDict()
         #: Buffers that all calls share, by purpose; each has the largest size that any call needed.
@@ -108,35 +110,36 @@ class PreparedCalls:
             self._gather({}, str(error))
         raise error
 
-    def run(self, program_of: ProgramOf, request: Request, own: Schedule | None, source, target) -> None:
+    def run(self, program_of: ProgramOf, request: Request, custom: Schedule | None, source, target) -> None:
         """Perform a collective operation that reads the device array ``source`` and writes ``target``.
 
-        In place both are the same array. ``own`` is the caller's schedule, if any. ``program_of`` returns
+        In place both are the same array. ``custom`` is the caller's schedule, if any. ``program_of`` returns
         this rank's program for a schedule (it is not stored: the reference would be circular).
         """
         self._calls += 1
-        call = _kept(self._ready, MOST_READY, request, lambda: self._prepare(program_of, request, own))
+        prepare = partial(self._prepare, program_of, request, custom)
+        call = _cached(self._prepared, MOST_PREPARED, request, prepare)
         if call is None:
             return
         addresses = self._addresses(call, source, target)
         key = (call, *addresses)
         bind = partial(self._bind, call, source, target, *addresses)
-        exchange, into, out_of = _kept(self._bound, MOST_BOUND, key, bind)
-        if into is not None:
-            into.reshape(source.shape)[...] = source
+        exchange, input_copy, result_copy = _cached(self._bound, MOST_BOUND, key, bind)
+        if input_copy is not None:
+            input_copy.reshape(source.shape)[...] = source
         exchange.run()
-        if out_of is not None:
-            target[...] = out_of.reshape(target.shape)
+        if result_copy is not None:
+            target[...] = result_copy.reshape(target.shape)
 
     # --- the first time ---------------------------------------------------------------------------------
 
-    def _gather(self, facts: dict[str, str], error: str = "", more: Any = None) -> tuple:
-        """Check that ``facts`` are equal on all ranks; return a tuple of ``more`` of all ranks.
+    def _gather(self, facts: dict[str, str], error: str = "", payload: Any = None) -> tuple:
+        """Check that ``facts`` are equal on all ranks; return a tuple of ``payload`` of all ranks.
 
         All ranks make this call. If facts differ, or a rank has an ``error``, all raise the same
         `InputError`.
         """
-        gathered = self._control.all_gather((facts, error, more))
+        gathered = self._control.all_gather((facts, error, payload))
         all_facts, errors, rest = zip(*gathered, strict=True)
         if any(errors):
             rank = next(rank for rank, each in enumerate(errors) if each)
@@ -144,7 +147,7 @@ class PreparedCalls:
         compare(all_facts)
         return rest
 
-    def _prepare(self, program_of: ProgramOf, request: Request, own: Schedule | None) -> PreparedCall | None:
+    def _prepare(self, program_of: ProgramOf, request: Request, custom: Any) -> PreparedCall | None:
         """Check that all ranks request the same operation; build its schedule, or None for empty arrays."""
         ranks = self._control.size
         elements = int(np.prod(request.shape, dtype=np.int64))
@@ -153,18 +156,18 @@ class PreparedCalls:
         wanted = {key: str(getattr(request, key)) for key in ("collective", "shape", "dtype", "root")}
         self._gather({"calls so far": str(self._calls), **wanted, "algorithm": str(choice)})
         self._agreed.add(request.collective)
-        if own is not None:
-            schedule, before, after = _own_schedule(own, request, ranks, elements)
+        if custom is not None:
+            schedule, buffers = _scaled_schedule(custom, request, ranks, elements)
         else:
             schedule = _built(choice, request, ranks, elements)
-            before, after = 0, int(request.collective == "all-to-all")
+            buffers = 0, int(request.collective == "all-to-all")
         if not elements:
             return None
         transport, protocol = self._transport, choice.protocol
         if protocol not in transport.protocols or transport.why_refused(protocol) is not None:
             protocol = "auto"
         protocol = transport.protocol_for(schedule, protocol, request.dtype)
-        return PreparedCall(program_of(schedule), request, before, after, protocol)
+        return PreparedCall(program_of(schedule), request, buffers, protocol)
 
     def _choose(self, request: Request, ranks: int, nbytes: int) -> Choice:
         if request.choice.algorithm != "auto":
@@ -186,26 +189,27 @@ class PreparedCalls:
     def _addresses(self, call: PreparedCall, source, target) -> tuple[Hashable, Hashable]:
         """Return the addresses of ``source`` and ``target``; None for one that must be copied to a buffer."""
         flags = target.flags
-        whole = call.binds_target and flags.c_contiguous and getattr(flags, "writeable", True)
-        at_target = self._transport.address(target) if whole else None
+        binds = call.binds_target and flags.c_contiguous and getattr(flags, "writeable", True)
+        target_address = self._transport.address(target) if binds else None
         # In place the source would be overwritten before it is read.
-        whole = call.binds_source and source is not target and source.flags.c_contiguous
-        return self._transport.address(source) if whole else None, at_target
+        binds = call.binds_source and source is not target and source.flags.c_contiguous
+        return self._transport.address(source) if binds else None, target_address
 
-    def _bind(self, call: PreparedCall, source, target, at_source, at_target) -> tuple[Exchange, Any, Any]:
-        program, dtype, before, after = call.program, call.request.dtype, call.before, call.after
+    def _bind(self, call: PreparedCall, source, target, *addresses) -> tuple[Exchange, Any, Any]:
+        program, dtype, (source_address, target_address) = call.program, call.request.dtype, addresses
+        buffers = call.input_buffer, call.result_buffer
         device = self._device
         # The arrays are not kept alive: the caller owns the memory and may free it.
-        used = ((before, at_source, source), (after, at_target, target))
-        arrays: dict[Hashable, Any] = {n: device.borrow(array) for n, at, array in used if at is not None}
+        bindings = zip(buffers, addresses, (source, target), strict=True)
+        arrays: dict[Hashable, Any] = {n: device.borrow(a) for n, where, a in bindings if where is not None}
         kernel = call.protocol in PROTOCOLS  # kernels receive data to add in their own staging memory
-        wanted = [*enumerate(program.sizes), *([] if kernel else [("scratch", program.scratch)])]
+        buffer_sizes = [*enumerate(program.sizes), *([] if kernel else [("scratch", program.scratch)])]
         # Not empty: an empty array has no address.
-        sizes: dict[Hashable, int] = {key: max(1, size) for key, size in wanted if key not in arrays}
+        sizes: dict[Hashable, int] = {key: max(1, size) for key, size in buffer_sizes if key not in arrays}
         needs: dict[Hashable, int] = {purpose: size * dtype.itemsize for purpose, size in sizes.items()}
         if self._transport.talks_in_bind:
             facts = {"calls so far": str(self._calls), "collective": call.request.collective}
-            gathered = self._gather(facts, more=needs)
+            gathered = self._gather(facts, payload=needs)
             needs = {key: max(each.get(key, 0) for each in gathered) for key in chain(*gathered)}
         self._reserve(needs)
         for purpose, size in sizes.items():
@@ -215,26 +219,26 @@ class PreparedCalls:
             exchange = self._transport.bind_plan(program, in_order, call.protocol, None)
         else:
             exchange = self._transport.bind(program, in_order, arrays["scratch"])
-        there = before == after and source is target and at_target is not None
-        copied_in = call.source is not None and at_source is None and not there
-        copied_out = at_target is None and not call.gives
-        into = arrays[before][call.source] if copied_in else None
-        return exchange, into, arrays[after][call.target] if copied_out else None
+        shares_memory = buffers[0] == buffers[1] and source is target and target_address is not None
+        copied_in = call.source_part is not None and source_address is None and not shares_memory
+        copied_out = target_address is None and not call.is_broadcast_root
+        input_copy = arrays[buffers[0]][call.source_part] if copied_in else None
+        return exchange, input_copy, arrays[buffers[1]][call.target_part] if copied_out else None
 
     def _reserve(self, needs: dict[Hashable, int]) -> None:
         """Enlarge shared buffers to ``needs[purpose]`` bytes; if one must grow, drop all bound exchanges."""
-        held = {purpose: buffer.size for purpose, buffer in self._buffers.items()}
-        if any(needs.get(purpose, 0) > size for purpose, size in held.items()):
+        sizes = {purpose: buffer.size for purpose, buffer in self._buffers.items()}
+        if any(needs.get(purpose, 0) > size for purpose, size in sizes.items()):
             self._device.synchronize()  # buffers are in use until the exchanges' work is done
             self._bound.clear()
         for purpose, size in needs.items():
-            if size > (before := held.get(purpose, 0)):
+            if size > (current_size := sizes.get(purpose, 0)):
                 self._buffers.pop(purpose, None)  # freed before the larger one is allocated
-                larger = max(size, int(_GROWTH * before))
+                larger = max(size, int(_GROWTH * current_size))
                 self._buffers[purpose] = self._transport.allocate((larger,), np.uint8)
 
 
-def _kept(cache: OrderedDict, most: int, key: Hashable, make: Callable[[], Any]) -> Any:
+def _cached(cache: OrderedDict, most: int, key: Hashable, make: Callable[[], Any]) -> Any:
     """Return ``cache[key]``; if it is missing, first set it to ``make()``.
 
     A cache that then has more than ``most`` entries loses those that were not used for the longest time.
@@ -251,7 +255,7 @@ def _built(choice: Choice, request: Request, ranks: int, elements: int) -> Sched
     return build(choice.algorithm, request.collective, ranks, elements, root=request.root, **choice.options)
 
 
-def _own_schedule(schedule: Schedule, request: Request, ranks: int, elements: int):
+def _scaled_schedule(schedule: Schedule, request: Request, ranks: int, elements: int):
     """Verify a schedule of the caller; return it scaled to ``elements``, and two buffer numbers.
 
     These are the buffers of its input and its result. `InputError` if it does not perform the request.
@@ -274,4 +278,4 @@ def _own_schedule(schedule: Schedule, request: Request, ranks: int, elements: in
     least = int(counts.sum())
     if not least or elements % least:
         raise InputError(f"algorithm: {name} for {elements} elements; allowed: a multiple of its {least}")
-    return scaled(schedule, elements // least), performed.before, performed.after
+    return scaled(schedule, elements // least), (performed.before, performed.after)

@@ -22,7 +22,7 @@ from wavefabric.runtime.exchange.control import Control, check_agreement, on_fir
 class StepRecorder:
     """Records the exchanges of one time step; see `Communicator.recording`. All ranks call the same methods.
 
-    After `settle`, ``schedule`` has the exchanges in the order in which they started, each in separate
+    After `build_schedule`, ``schedule`` has the exchanges in the order of their starts, each in separate
     rounds. Its element size in bytes is the greatest common divisor of those of the exchanges.
     """
 
@@ -65,22 +65,22 @@ class StepRecorder:
         """
         if self._watching or self._complete:
             return
-        self._watching, taken, inside = True, 0, False
+        self._watching, count, inside = True, 0, False
 
-        def taken_once(call: Callable, *arguments, **named):
-            nonlocal taken, inside
+        def recorded(call: Callable, *arguments, **named):
+            nonlocal count, inside
             if inside:  # one of the methods calls another
                 return call(*arguments, **named)
-            taken, inside = taken + 1, True
-            with self.step() if taken == 2 else nullcontext():
+            count, inside = count + 1, True
+            with self.step() if count == 2 else nullcontext():
                 result = call(*arguments, **named)
             inside = False
-            for name in methods if taken == 2 else ():
+            for name in methods if count == 2 else ():
                 delattr(owner, name)  # restores the class's method
             return result
 
         for method in methods:
-            setattr(owner, method, partial(taken_once, getattr(owner, method)))
+            setattr(owner, method, partial(recorded, getattr(owner, method)))
 
     @contextmanager
     def step(self) -> Iterator[None]:
@@ -99,7 +99,7 @@ class StepRecorder:
         if steps is not None and steps < 2:
             raise InputError(f"recording: a run of {steps} step; allowed: two steps or more")
 
-    def settle(self) -> None:
+    def build_schedule(self) -> None:
         """Build and write the schedule if a step was recorded; not while a CUDA graph is captured.
 
         All ranks make this call. `InputError` on all ranks if ranks started different exchanges, or the file

@@ -10,12 +10,12 @@ _INCLUDE = re.compile(r'^#include "([\w.]+)"\n', re.MULTILINE)
 @cache
 def cuda_text(*sources: str) -> str:
     """Return the text of CUDA files (``"package/file.cu"``) in order, with each included header once."""
-    seen: set[str] = set()
+    included: set[str] = set()
 
     def header(match: re.Match[str]) -> str:
-        if match[1] in seen:
+        if match[1] in included:
             return ""
-        seen.add(match[1])
+        included.add(match[1])
         return expanded(__package__ or "", match[1])
 
     def expanded(package: str, name: str) -> str:

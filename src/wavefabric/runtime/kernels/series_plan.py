@@ -25,13 +25,13 @@ def pass_radices(n: int) -> tuple[int, ...]:
         return (1,)
     twos = (n & -n).bit_length() - 1
     rest = n >> twos
-    odd = factorised(rest, (13, 11, 7, 5, 3)) if rest > 1 else ()
-    if rest > 1 and not odd:
+    odd_radices = factorised(rest, (13, 11, 7, 5, 3)) if rest > 1 else ()
+    if rest > 1 and not odd_radices:
         return ()
     if twos == 1:
-        return (*odd, 2)
+        return (*odd_radices, 2)
     fours = (-twos) % 3  # two passes of radix 4 instead of one of radix 16
-    return (4,) * fours + (*odd, *(8,) * ((twos - 2 * fours) // 3))
+    return (4,) * fours + (*odd_radices, *(8,) * ((twos - 2 * fours) // 3))
 
 
 def reversed_digits(radices: Sequence[int]) -> np.ndarray:
@@ -63,10 +63,10 @@ def convolution_kernel(n: int, points: int) -> np.ndarray:
 
     The kernel is exp(πi j²/n), the conjugate `chirp`, for j = 1 − n … n − 1; negative j are at the end.
     """
-    turned, around = chirp(n).conj(), np.zeros(points, complex)
-    around[:n] = turned
-    around[points - n + 1 :] = turned[:0:-1]
-    return np.fft.fft(around) / points
+    turned, periodic = chirp(n).conj(), np.zeros(points, complex)
+    periodic[:n] = turned
+    periodic[points - n + 1 :] = turned[:0:-1]
+    return np.fft.fft(periodic) / points
 
 
 class SeriesPlan:

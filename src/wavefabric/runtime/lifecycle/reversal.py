@@ -147,16 +147,16 @@ def choose_tiers(
     if states is not None and states < 1:
         raise InputError(f"states: {states} given; allowed: 1 or more")
     folder = None if scratch is None else Path(scratch)
-    fits = _fits(comm, device, nbytes, folder, reserve)
+    capacities = _capacities(comm, device, nbytes, folder, reserve)
     anew = 0 if store_start else 1
     most = min(max(steps - anew, 0), steps if states is None else states)
 
     def repeated(number: int) -> int:
         return repetitions(steps, number + anew) if number + anew else steps + 1
 
-    on_device, end = min(fits[0], most), min(sum(fits), most)
+    on_device, end = min(capacities[0], most), min(sum(capacities), most)
     slower = bisect_left(range(on_device, end), -repeated(end), key=lambda number: -repeated(number))
-    host = min(fits[1], slower)
+    host = min(capacities[1], slower)
     if store_start and steps and not on_device + slower:
         needed, free = binary_bytes(nbytes), binary_bytes(device.memory()[0])
         allowed = "a smaller problem, more ranks, or a scratch folder for it"
@@ -164,7 +164,7 @@ def choose_tiers(
     return Tiers(on_device, host, slower - host, folder)
 
 
-def _fits(comm: Communicator, device: Device, nbytes: int, folder: Path | None, reserve: int) -> list[int]:
+def _capacities(comm: Communicator, device: Device, nbytes: int, folder: Any, reserve: int) -> list[int]:
     """Return how many states fit on the device, on the host and on the disk of every rank; all call this."""
 
     def free() -> list[tuple[tuple[str, ...], int]]:
@@ -216,7 +216,7 @@ def advances(steps: int, states: int) -> int:
     return number * (steps + 1) - math.comb(states + number, states + 1)
 
 
-def split(steps: int, states: int) -> int:
+def next_stored_distance(steps: int, states: int) -> int:
     """Return how many steps after a stored state the next one is to be stored.
 
     ``steps`` is the number of steps of the run after that state, and the result if no other state is stored.
@@ -249,7 +249,7 @@ class Reversible(Protocol):
 class Reversal:
     """Restores the states of a run of ``steps`` steps, from the last to state 0.
 
-    The forward run calls `after` after each step; then `bring` is called with decreasing numbers of states.
+    The forward run calls `after` after each step; then `restore` is called with decreasing numbers of states.
     As few steps are repeated as the states in ``store`` allow; `Reversible.begin` recomputes state 0. With
     ``store_start`` state 0, now in the working arrays, is stored, and `begin` is never called.
 
@@ -261,7 +261,7 @@ class Reversal:
         if store_start and (at or not store.states):
             raise ValueError("store_start: state 0 cannot be stored; allowed: at 0, with a state or more")
         self.steps = steps
-        #: Number of steps that `bring` has taken.
+        #: Number of steps that `restore` has taken.
         self.advanced = 0
         self._system, self._store, self._last = system, store, steps
         #: Numbers of the stored states; each is in the store at its index in this list.
@@ -269,19 +269,19 @@ class Reversal:
         if store_start:
             self._push(0)
         # The cost is convex in the first stored state: the first one that the run still passes is best.
-        self._next = max(at, self._following(0, steps))
+        self._next = max(at, self._next_stored(0, steps))
 
     def after(self, step: int) -> None:
         """Store state ``step`` of the forward run, now in the working arrays, if it is one to be stored."""
         if self._next <= step < self.steps and len(self._stored) < self._store.states:
             self._push(step)
-            self._next = self._following(step, self.steps)
+            self._next = self._next_stored(step, self.steps)
 
-    def passed(self, step: int) -> None:
+    def note_stored(self, step: int) -> None:
         """Note that `StateStore.by_clock` has stored states 1 to ``step``, as far as there are positions."""
         self._stored = list(range(1, min(step, self._store.states) + 1))
 
-    def bring(self, step: int) -> None:
+    def restore(self, step: int) -> None:
         """Restore state ``step`` in the working arrays; stored states after this one are dropped.
 
         ValueError if ``step`` is above the last one restored, or below 0.
@@ -297,17 +297,17 @@ class Reversal:
             self._system.restored(position)
         else:
             self._system.begin()
-        due = self._following(position, step)
+        due = self._next_stored(position, step)
         while position < step:
             self._system.advance(position)
             self.advanced += 1
             position += 1
             if position == due < step:
                 self._push(position)
-                due = self._following(position, step)
+                due = self._next_stored(position, step)
 
     def peek(self, step: int) -> Any:
-        """Return the memory of state ``step`` if stored on the device, else None; valid until `bring`."""
+        """Return the memory of state ``step`` if stored on the device, else None; valid until `restore`."""
         position = bisect_left(self._stored, step)
         return self._store.peek(position) if self._stored[position : position + 1] == [step] else None
 
@@ -315,6 +315,6 @@ class Reversal:
         self._store.write(len(self._stored))
         self._stored.append(step)
 
-    def _following(self, step: int, end: int) -> int:
+    def _next_stored(self, step: int, end: int) -> int:
         """Return the step of the next state to store after ``step``, or ``end`` if none lies between."""
-        return step + split(end - step, self._store.states - len(self._stored) + 1)
+        return step + next_stored_distance(end - step, self._store.states - len(self._stored) + 1)

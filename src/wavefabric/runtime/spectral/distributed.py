@@ -23,7 +23,7 @@ Triple = tuple[int, int, int]
 Box = tuple[tuple[int, int], tuple[int, int], tuple[int, int]]
 
 
-def cuts(n: int, blocks: int) -> list[tuple[int, int]]:
+def even_ranges(n: int, blocks: int) -> list[tuple[int, int]]:
     """Divide ``n`` points into ranges (first, end), longer ones first; lengths differ by at most 1."""
     size, more = divmod(n, blocks)
     edges = [i * size + min(i, more) for i in range(blocks + 1)]
@@ -39,7 +39,7 @@ def boxes(shape: Triple, grid: Triple) -> tuple[list[Box], ...]:
     """
     nx, ny, nz = shape
     half, by, bz = nx // 2 + 1, grid[1], grid[2]
-    y, z, kx, ky = cuts(ny, by), cuts(nz, bz), cuts(half, by), cuts(ny, bz)
+    y, z, kx, ky = even_ranges(ny, by), even_ranges(nz, bz), even_ranges(half, by), even_ranges(ny, bz)
     ranks = list(itertools.product(range(by), range(bz)))
     return (
         [((0, nx), y[j], z[k]) for j, k in ranks],
@@ -63,11 +63,11 @@ def transpose_messages(before: list[Box], after: list[Box]) -> list[Message]:
     for (src, source), (dst, target) in itertools.product(enumerate(before), enumerate(after)):
         common = [(max(a, c), min(b, d)) for (a, b), (c, d) in zip(source, target, strict=True)]
         if all(start < stop for start, stop in common):
-            messages.append(Message(src, dst, _within(common, source), _within(common, target)))
+            messages.append(Message(src, dst, _slices_in(common, source), _slices_in(common, target)))
     return messages
 
 
-def _within(common, box: Box) -> tuple[slice, slice, slice]:
+def _slices_in(common, box: Box) -> tuple[slice, slice, slice]:
     """Return (z, y, x) slices that select the box ``common`` from an array that contains the box ``box``."""
     pairs = list(zip(common, box, strict=True))
     x, y, z = (slice(start - first, stop - first) for (start, stop), (first, _) in pairs)
@@ -78,13 +78,13 @@ def held_elements(shape: Triple, grid: Triple, rank: int) -> int:
     """Return how many complex numbers a `DistributedRealFFT` stores on a rank, in fields and messages."""
     _, rows, planes, columns = boxes(shape, grid)
     layouts = [rows] + ([planes] if grid[1] > 1 else []) + ([columns] if grid[2] > 1 else [])
-    held = sum(math.prod(box_shape(layout[rank])) for layout in layouts[:-1])
+    elements = sum(math.prod(box_shape(layout[rank])) for layout in layouts[:-1])
     for layout in itertools.pairwise(layouts):
         here, there = (each[rank] for each in layout)
         stays = [max(0, min(a[1], b[1]) - max(a[0], b[0])) for a, b in zip(here, there, strict=True)]
         # Forward and back.
-        held += 2 * (math.prod(box_shape(here)) + math.prod(box_shape(there)) - 2 * math.prod(stays))
-    return held
+        elements += 2 * (math.prod(box_shape(here)) + math.prod(box_shape(there)) - 2 * math.prod(stays))
+    return elements
 
 
 def transpose(comm: Communicator, before: list[Box], after: list[Box], dtype) -> RegionExchange:
@@ -124,25 +124,25 @@ class DistributedRealFFT:
         # The last layout is the caller's spectrum.
         self._buffers = [device.empty(box, kind) for box in shapes[:-1]]
         pairs = list(itertools.pairwise(layouts))
-        self._there = [transpose(comm, a, b, kind) for a, b in pairs]
-        self._back = [transpose(comm, b, a, kind) for a, b in pairs]
+        self._forward_transposes = [transpose(comm, a, b, kind) for a, b in pairs]
+        self._backward_transposes = [transpose(comm, b, a, kind) for a, b in pairs]
 
     def forward(self, real, spectrum) -> None:
         """Write the transform of ``real`` to ``spectrum``, with NumPy's sign and no scale."""
-        held = [*self._buffers, spectrum]
-        self._local.forward(real, held[0])
+        stages = [*self._buffers, spectrum]
+        self._local.forward(real, stages[0])
         for level, plans in enumerate(self._axes):
             if level:
-                self._there[level - 1].run([held[level - 1]], [held[level]])
+                self._forward_transposes[level - 1].run([stages[level - 1]], [stages[level]])
             for plan in plans:
-                plan.forward(held[level])
+                plan.forward(stages[level])
 
     def backward(self, spectrum, real) -> None:
         """Write the unscaled inverse transform of ``spectrum`` to ``real``; overwrites ``spectrum``."""
-        held = [*self._buffers, spectrum]
-        for level in range(len(held) - 1, -1, -1):
+        stages = [*self._buffers, spectrum]
+        for level in range(len(stages) - 1, -1, -1):
             for plan in self._axes[level]:
-                plan.backward(held[level])
+                plan.backward(stages[level])
             if level:
-                self._back[level - 1].run([held[level]], [held[level - 1]])
-        self._local.backward(held[0], real)
+                self._backward_transposes[level - 1].run([stages[level]], [stages[level - 1]])
+        self._local.backward(stages[0], real)

@@ -31,10 +31,10 @@ def leg_factors(radices: tuple[int, ...], dtype) -> np.ndarray:
 
     A stage of radix R that splits transforms of length L has an array (R, L/R): exp(−2πi k m/L) at [k, m].
     """
-    left, parts = math.prod(radices), []
+    length, parts = math.prod(radices), []
     for radix in radices:
-        stride = left // radix
-        factors = unit_roots(np.arange(radix)[:, None] * np.arange(stride), left)
+        stride = length // radix
+        factors = unit_roots(np.arange(radix)[:, None] * np.arange(stride), length)
         parts.append(rounded(factors, dtype))
-        left = stride
+        length = stride
     return np.concatenate([part.ravel() for part in parts])

@@ -29,8 +29,8 @@ class LineTransforms:
         kind = np.result_type(dtype, np.complex64)
         plans = {n: SeriesPlan(n, dtype) for n in shape}
         #: Kept alive, since kernels get only the addresses.
-        self._kept = [plans, *([np.ascontiguousarray(f, kind) for f in each] for each in (up, down))]
+        self._arrays = [plans, *([np.ascontiguousarray(f, kind) for f in each] for each in (up, down))]
         words = []
         for axis, n in enumerate(shape[::-1]):
-            words += [address(plans[n].words), *(address(each[axis]) for each in self._kept[1:])]
+            words += [address(plans[n].words), *(address(each[axis]) for each in self._arrays[1:])]
         self.words = np.array([*words, pitch(shape[2], dtype), *shape], np.int64)

@@ -95,14 +95,14 @@ class CudaSymmetricFFT:
         module = device.module("wavefabric.runtime.spectral", "symmetric.cu", (f"-DREAL={letter}",))
         names = "unfold_even", "fold_even", "pack_half", "unpack_half"
         self._kernels = {name: module.get_function(name) for name in names}
-        self._whole = device.axis_fft(shape, dtype, 1)
+        self._full_fft = device.axis_fft(shape, dtype, 1)
         self._half = device.axis_fft(self._halves.shape, dtype, 1)
         self._ones = device.asarray(np.ones((1, ny, 1), np.finfo(dtype).dtype))
 
     def forward(self, array: Any, symmetry: Symmetry) -> None:
         if symmetry == "even":
             self._launch("unfold_even", (array,))
-            self._whole.backward(array)
+            self._full_fft.backward(array)
         else:
             self._transform_half(array, array, symmetry, spectral=False)
 
@@ -111,12 +111,12 @@ class CudaSymmetricFFT:
 
     def backward(self, array: Any, symmetry: Symmetry) -> None:
         if symmetry in ("even", "odd"):
-            odd = symmetry == "odd"
-            if odd:
+            is_odd = symmetry == "odd"
+            if is_odd:
                 second = array[:, array.shape[1] // 2 :]
                 self._device.xp.negative(second, out=second)
-            self._whole.forward(array)
-            self._launch("fold_even", (array,), odd)
+            self._full_fft.forward(array)
+            self._launch("fold_even", (array,), is_odd)
         else:
             self._transform_half(array, array, symmetry, spectral=True)
 

@@ -33,7 +33,7 @@ def test_types_and_blocks(transports, protocol, dtype):
             for _ in range(3):
                 fill(comm, schedule, buffers, dtype)
                 exchange.start()
-                exchange.arrived(1 - comm.rank)
+                exchange.wait_for(1 - comm.rank)
                 exchange.finish()
                 exchange.check()
                 wrong += count_wrong(comm, schedule, buffers, dtype)

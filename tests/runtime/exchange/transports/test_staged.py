@@ -133,7 +133,7 @@ def test_a_rank_that_has_what_it_wants_has_sent_what_others_want(ranks):
     data[first[ranks.rank] : first[ranks.rank + 1]] = ranks.rank
     exchange.start()
     for peer in range(ranks.size):
-        exchange.arrived(peer)
+        exchange.wait_for(peer)
         assert (data[first[peer] : first[peer + 1]] == peer).all()
     ranks.control.barrier()
     exchange.finish()

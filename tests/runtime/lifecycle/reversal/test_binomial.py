@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wavefabric.runtime.lifecycle.reversal import advances, capacity, repetitions, split
+from wavefabric.runtime.lifecycle.reversal import advances, capacity, next_stored_distance, repetitions
 
 STEPS, STATES = 60, 12
 
@@ -60,7 +60,7 @@ def test_no_other_order_takes_fewer(steps, states):
 @pytest.mark.parametrize("states", range(2, STATES + 1))
 def test_the_split_is_optimal(states):
     for steps in range(2, STEPS + 1):
-        m = split(steps, states)
+        m = next_stored_distance(steps, states)
         assert 1 <= m <= steps
         assert m + least(steps - m, states - 1) + least(m - 1, states) == least(steps, states), steps
 
@@ -72,7 +72,7 @@ def test_repetitions_are_the_fewest(steps, states):
     assert number == 0 or capacity(states, number - 1) <= steps
 
 
-@pytest.mark.parametrize("function", [repetitions, advances, split])
+@pytest.mark.parametrize("function", [repetitions, advances, next_stored_distance])
 def test_something_must_be_stored(function):
     with pytest.raises(ValueError, match="1 or more"):
         function(3, 0)

@@ -61,7 +61,7 @@ def reverse(steps, states, at=0, store_start=False, wanted=None):
             system.spoil()
             peeked = reversal.peek(step)
             assert peeked is None or system.holds(step, StateCopies(CPU, system.arrays()).parts(peeked))
-            reversal.bring(step)
+            reversal.restore(step)
             assert system.holds(step)
     return steps - at + reversal.advanced, system
 
@@ -95,9 +95,9 @@ def test_states_may_be_left_out(steps, states, data):
 def test_refused():
     with StateStore(CPU, Counter().arrays(), Tiers(1)) as store:
         reversal = Reversal(Counter(), 5, store)
-        reversal.bring(3)
+        reversal.restore(3)
         for step in (4, -1):
             with pytest.raises(ValueError, match=r"allowed: 0 to 3"):
-                reversal.bring(step)
+                reversal.restore(step)
         with pytest.raises(ValueError, match="state 0 cannot be stored"):
             Reversal(Counter(), 5, store, at=1, store_start=True)

@@ -79,7 +79,7 @@ def test_slow_tiers_hold_what_is_read_least(steps, states):
     for step in range(1, steps + 1):
         reversal.after(step)
     for step in reversed(range(steps)):
-        reversal.bring(step)
+        reversal.restore(step)
     assert [reads[at] for at in range(states)] == sorted(reads.values())
 
 

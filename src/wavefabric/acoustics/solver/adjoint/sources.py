@@ -44,7 +44,7 @@ class _Readings:
             self._sample(self._row, field, *self._points)
             self._store(self._block, self._row, self._clock, 0, len(self._block))
 
-    def count(self, step: int) -> None:
+    def count_read(self, step: int) -> None:
         """Count ``step``, from the last to the first, as read; copy a complete block of steps to the host."""
         if self._first is None:
             self._first = step
@@ -162,11 +162,11 @@ class AdjointSources:
             for signal, weights in self._weights[name]:
                 self._kernels.accumulate_products(*target, signal, self._clock, weights)
 
-    def count(self, step: int) -> None:
+    def count_read(self, step: int) -> None:
         """Mark ``step`` as read for all sources that are on; steps go from the last to the first."""
         for name, reading in self.readings.items():
             if step < self._terms[name].steps:
-                reading.count(step)
+                reading.count_read(step)
 
     def host_arrays(self) -> dict[str, np.ndarray]:
         """Return a dictionary from name, such as ``signal/p``, to the values read in all steps.

@@ -118,7 +118,7 @@ class AdjointStep:
         """Return a dictionary from name to array of all that a checkpoint stores."""
         named = {f"adjoint/{name}": array for name, array in self.fields.named().items()}
         named |= {f"gradient/{name}": array for name, array in self.gradients().items()}
-        if self._c.lossy:  # between `after` and `before`
+        if self._c.lossy:  # between `transpose_pressure` and `transpose_motion`
             named["adjoint/rate"] = self._scratch[0]
             if self._rate is not None:
                 named["forward/rate"] = self._rate
@@ -137,16 +137,16 @@ class AdjointStep:
         """Whether all steps but the first only run stages and launch kernels."""
         return self._rate is None or not self._replaced
 
-    # --- A step: `after`, then `before`; between them the caller may restore earlier forward fields -------
+    # --- A step: `transpose_pressure`, then `transpose_motion`; forward fields may be restored in between ---
 
-    def _begins(self, number: int) -> bool:
+    def _sets_initial_pressure(self, number: int) -> bool:
         """Return whether an initial pressure replaces the result of step ``number``."""
         return number == 0 and self._c.problem.initial_pressure is not None
 
-    def after(self, number: int, forward: Fields) -> None:
+    def transpose_pressure(self, number: int, forward: Fields) -> None:
         """Do the pressure stage's transpose; ``forward`` are the simulation's own fields after the step."""
         c, f = self._c, self.fields
-        if self._begins(number):
+        if self._sets_initial_pressure(number):
             self._split_of_initial_pressure(forward.p)
             return
         fused = self._stages.fused_adjoint_pressure
@@ -179,8 +179,8 @@ class AdjointStep:
         if self._rate is not None and self._replaced:
             self._stages.divergence(forward.u, self._rate)
 
-    def kept(self, forward: Fields) -> Fields:
-        """Return the forward fields after a step, copied if `before` needs the fields before the step too."""
+    def forward_after_step(self, forward: Fields) -> Fields:
+        """Return the forward fields after a step, copied if those before it are needed at the same time."""
         if self.after_step is None:
             return forward
         copied = self.after_step
@@ -212,7 +212,7 @@ class AdjointStep:
                 self._stages.apply_operator(rate, c.nabla1)
             self.kernels.alpha_gradient(self._medium["alpha_coeff"], f.p, c.speed, self._unit, rate)
 
-    def before(self, number: int, before: Fields, after: Fields) -> None:
+    def transpose_motion(self, number: int, before: Fields, after: Fields) -> None:
         """Do the transposes of the density and velocity stages of step ``number``.
 
         ``before`` and ``after`` are the forward fields, those of the simulation itself, before and after the
@@ -220,7 +220,7 @@ class AdjointStep:
         must be ``number``.
         """
         stages, c, f = self._stages, self._c, self.fields
-        if self._begins(number):
+        if self._sets_initial_pressure(number):
             self._motion_of_initial_pressure(before, after)
             return
         if self.after_step is not None:
@@ -230,8 +230,8 @@ class AdjointStep:
             self._add_rate(self._rate, before, after)
         gradients = self._scratch[: c.axes]
         self.sources.pressure(f, number)
-        aside = self.sources.acts_on_velocity(number)
-        if not aside and (fused := stages.fused_adjoint_motion) is not None:
+        sources_act = self.sources.acts_on_velocity(number)
+        if not sources_act and (fused := stages.fused_adjoint_motion) is not None:
             fused(change)
             return
         self.kernels.adjoint_density(
@@ -240,16 +240,16 @@ class AdjointStep:
             change.differs, c.axes,
         )  # fmt: skip
         stages.adjoint_divergence(gradients)
-        if aside:  # sources act between the two stages
+        if sources_act:  # sources act between the two stages
             for component, gradient in zip(f.u, gradients, strict=True):
                 c.kernels.add_pattern(component, gradient, self._minus_one, self._first_row)
             self.sources.velocity(f, number)
-        self._velocity(change, c.pml_staggered, c.dt, not aside)
+        self._velocity(change, c.pml_staggered, c.dt, not sources_act)
 
-    def count(self, number: int) -> None:
+    def count_step(self, number: int) -> None:
         """Mark step ``number`` as done, so that the source values read in it can leave the device."""
-        if not self._begins(number):
-            self.sources.count(number)
+        if not self._sets_initial_pressure(number):
+            self.sources.count_read(number)
 
     def _velocity(self, change: AdjointChange, pml: list, dt: Any, subtracts: bool) -> None:
         c, f, gradients = self._c, self.fields, self._scratch[: self._c.axes]

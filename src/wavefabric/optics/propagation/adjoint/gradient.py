@@ -40,31 +40,31 @@ class DifferentiablePropagator(Reversible):
     """
 
     def __init__(self, fibre: Fibre, samples: int, sample_rate: float, length, device: Device, **options):
-        kept = options.pop("states", None), options.pop("scratch", None)
-        made, device = PropagationOptions(**options), get_device(device)
+        limits = options.pop("states", None), options.pop("scratch", None)
+        settings, device = PropagationOptions(**options), get_device(device)
         instance("fibre", fibre, Fibre)
         whole("samples", samples, 1, 2**50)
-        if made.integrator not in ADJOINT_STEPS:
+        if settings.integrator not in ADJOINT_STEPS:
             allowed = ", ".join(ADJOINT_STEPS)
-            raise InputError(f"integrator: {made.integrator!r} given; allowed with a gradient: {allowed}")
-        if made.step is None or made.max_phase is not None or made.tolerance is not None:
+            raise InputError(f"integrator: {settings.integrator!r} given; allowed with a gradient: {allowed}")
+        if settings.step is None or settings.max_phase is not None or settings.tolerance is not None:
             raise InputError("step: a gradient is that of steps of one length; allowed: step alone, in m")
         sample_rate = positive(sample_rate, "Hz", "sample_rate")
-        length, kind = positive(length, "m", "length"), ADJOINT_STEPS[made.integrator]
-        self.length, self.step_count = length, step_count(length, made.step)
-        needed = gradient_memory(fibre, samples, made, device)
+        length, kind = positive(length, "m", "length"), ADJOINT_STEPS[settings.integrator]
+        self.length, self.step_count = length, step_count(length, settings.step)
+        needed = gradient_memory(fibre, samples, settings, device)
         what = f"a gradient of {fibre.rows} rows x {samples} samples"
         check_memory(None, device, needed, what, "fewer modes or samples, or single precision, need less")
-        self._propagator = Propagator(fibre, samples, sample_rate, device, made)
+        self._propagator = Propagator(fibre, samples, sample_rate, device, settings)
         self.operators = self._propagator.operators
         self._parameters = StepOperators(self.operators, self.step_count)
-        h = (-1 if made.backward else 1) * length / self.step_count
+        h = (-1 if settings.backward else 1) * length / self.step_count
         self._steps = kind(self._parameters, self._propagator.integrator, h)
         self._stages = self.step_count * self._steps.stages_of_step
-        self._check = made.check_interval * self._steps.stages_of_step
+        self._check = settings.check_interval * self._steps.stages_of_step
         self._field, self._reversal = self.operators.empty(), None
         nbytes = state_bytes(self.arrays())
-        tiers = choose_tiers(solo(device), device, nbytes, self._stages, *kept, store_start=True)
+        tiers = choose_tiers(solo(device), device, nbytes, self._stages, *limits, store_start=True)
         self._store = StateStore(device, self.arrays(), tiers)
 
     def arrays(self) -> dict[str, Any]:
@@ -100,7 +100,7 @@ class DifferentiablePropagator(Reversible):
             self._reversal.after(stage)
             if stage % self._check == 0:
                 self._propagator.finite_energy(self._field, self.length * stage / self._stages)
-            self._tell(progress, stage, 0)
+            self._show_progress(progress, stage, 0)
         if first:
             self.operators.linear(self._field, -first)
         self._propagator.finite_energy(self._field, self.length)
@@ -118,9 +118,9 @@ class DifferentiablePropagator(Reversible):
         if first:
             self._parameters.linear_adjoint(Y, -first)
         for stage in reversed(range(self._stages)):
-            reversal.bring(stage)
+            reversal.restore(stage)
             self._steps.stage_adjoint(self._field, Y, stage)
-            self._tell(progress, self._stages - stage, self.step_count)
+            self._show_progress(progress, self._stages - stage, self.step_count)
         if first:
             self._parameters.linear_adjoint(Y, first)
         self._propagator.finite_energy(Y, 0.0)
@@ -128,7 +128,7 @@ class DifferentiablePropagator(Reversible):
         factors, phases = (pair and to_host(pair[1]).copy() for pair in pairs)
         return factors, phases
 
-    def _tell(self, progress, stages: int, before: int) -> None:
+    def _show_progress(self, progress, stages: int, before: int) -> None:
         steps, rest = divmod(stages, self._steps.stages_of_step)
         if progress and not rest:
             progress(before + steps, 2 * self.step_count)

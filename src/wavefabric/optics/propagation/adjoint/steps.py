@@ -26,7 +26,7 @@ class StepOperators:
         make, shape = operators.kernels.KerrLayout, (operators.n, operators.dtype)
         self._layouts = [make(device, each, *shape) for each in (coupling, coupling.transposed)]
         self._conjugate = operators.linear_propagation(conjugate=True)
-        self._turn: Any = None  # exp(i phase)/N of the step; None, as `behind`, until phases are set
+        self._phase_factor: Any = None  # exp(i phase)/N of the step; None, as `behind`, until phases are set
         self.behind: Any = None
         self._matrices = [(matrix, matrix.copy()) for matrix in operators.layout.matrices[:2] if matrix.size]
         self._slope, self._factor = operators.empty_rates(), device.empty((coupling.groups,), operators.real)
@@ -40,11 +40,11 @@ class StepOperators:
         and too little memory.
         """
         steps, (rows, n), groups = self.steps, self.forward.shape, self._factor.size
-        if phases is not None and self._turn is None:
+        if phases is not None and self._phase_factor is None:
             needed, advice = (96 + 16 * steps) * rows * n, "fewer steps or samples need less"
             check_memory(None, self.device, needed, "what linear_phases take", advice)
             self._fft = self.device.row_fft(rows, n, self.forward.dtype)
-            self._turn, self.behind = self.forward.empty(), self.forward.empty()
+            self._phase_factor, self.behind = self.forward.empty(), self.forward.empty()
         #: Pairs of values and gradients, float64 on the device; None if not set.
         self.factors: Any = self._with_gradient("nonlinear_factors", factors, (steps,), (steps, groups))
         self.phases: Any = self._with_gradient("linear_phases", phases, (steps, n), (steps, rows, n))
@@ -73,7 +73,7 @@ class StepOperators:
         if self.factors:
             self._scale(self.factors[0][step])
         if self.phases:
-            self._turn[...] = self.device.xp.exp(1j * self.phases[0][step]) / self.forward.n
+            self._phase_factor[...] = self.device.xp.exp(1j * self.phases[0][step]) / self.forward.n
 
     def phase(self, A, adjoint_of=None) -> None:
         """Multiply the spectrum of ``A`` by exp(i phase), with the phase of the selected step.
@@ -81,12 +81,12 @@ class StepOperators:
         With ``adjoint_of``, the field before this product (it is overwritten), ``A`` is a gradient: apply the
         adjoint to it, and add to the gradient for the phase.
         """
-        turn, spectrum, values = self._turn, adjoint_of, np.empty(0)
+        factor, spectrum, values = self._phase_factor, adjoint_of, np.empty(0)
         if spectrum is not None:
-            turn, values = turn.conj(), self.device.empty(A.shape, np.float64)
+            factor, values = factor.conj(), self.device.empty(A.shape, np.float64)
 
         def rows(span: slice) -> None:
-            A[span] *= turn[span]
+            A[span] *= factor[span]
             if spectrum is not None:
                 values[span] = (spectrum[span].conj() * A[span]).imag
 
@@ -148,14 +148,14 @@ class AdjointSteps:
         E is half a step of linear propagation, ``half`` m long: h/2, or 0 for none. With A_I = E A the stages
         k2, k3, k4 are evaluated at B2 = A_I + k1/2, B3 = A_I + k2/2, B4 = E[A_I + k3].
         """
-        h, own, forward, add = self.h, self.operators, self.forward, self._add
+        h, operators, forward, add = self.h, self.operators, self.forward, self._add
         A_I, B2, B3, B4, R = self.fields
 
         def linear(*fields, adjoint=True) -> None:
             for field in fields if half else ():
-                (own.linear_adjoint if adjoint else forward.linear)(field, half)
+                (operators.linear_adjoint if adjoint else forward.linear)(field, half)
 
-        own.device.copy(A_I, A)
+        operators.device.copy(A_I, A)
         forward.kerr_derivative(A, B2)
         linear(A_I, B2, adjoint=False)
         add(B2, h / 2, A_I, 1)
@@ -165,17 +165,17 @@ class AdjointSteps:
         add(B4, h, A_I, 1)
         linear(B4, adjoint=False)
         # Gradients: R for the sum to which k4/6 is added; Y for B4, k3, B3, k2, B2, k1 and A in turn.
-        own.device.copy(R, Y)
+        operators.device.copy(R, Y)
         linear(R)
-        own.device.copy(A_I, R)
+        operators.device.copy(A_I, R)
         for B, length, factor, after in ((B4, h / 6, 1, 1 / 3), (B3, h, 0.5, 1 / 3), (B2, h, 0.5, 1 / 6)):
-            own.kerr_adjoint("derivative", B, Y, length)
+            operators.kerr_adjoint("derivative", B, Y, length)
             if B is B4:
                 linear(Y)
             add(A_I, 1, Y, 1)
             add(Y, factor, R, after)
         linear(Y)
-        own.kerr_adjoint("derivative", A, Y, h)
+        operators.kerr_adjoint("derivative", A, Y, h)
         linear(A_I)
         add(Y, 1, A_I, 1)
 
@@ -259,29 +259,29 @@ class AdjointAgrawalSteps(AdjointSteps):
     extra_fields, rate_arrays = 3, 4
 
     def stage_adjoint(self, A, Y, number):
-        h, half, own, forward = self.h, self.h / 2, self.operators, self.forward
+        h, half, operators, forward = self.h, self.h / 2, self.operators, self.forward
         H, B, Z = self.fields
         rate0, rate1, by_rate0, by_rate1 = (forward.empty_rates() for _ in range(4))
-        own.select(number)
+        operators.select(number)
         forward.kerr_phase_rate(A, rate0)
-        own.device.copy(H, A)
+        operators.device.copy(H, A)
         forward.linear(H, half)
         forward.rotate_mean(H, B, rate0, rate0, h)
         forward.linear(B, half)
         forward.kerr_phase_rate(B, rate1)
-        own.linear_adjoint(Y, half)
+        operators.linear_adjoint(Y, half)
         forward.rotate_mean(Y, Y, rate0, rate1, -h)
-        own.kerr_adjoint("turn", H, Y, half, by_rate1)
+        operators.kerr_adjoint("turn", H, Y, half, by_rate1)
         by_rate0[...] = by_rate1
         Z[...] = 0
-        own.kerr_adjoint("phase_rate", B, Z, 0, by_rate1)
-        own.linear_adjoint(Z, half)
+        operators.kerr_adjoint("phase_rate", B, Z, 0, by_rate1)
+        operators.linear_adjoint(Z, half)
         forward.rotate_mean(Z, Z, rate0, rate0, -h)
-        own.kerr_adjoint("turn", H, Z, h, by_rate1)
+        operators.kerr_adjoint("turn", H, Z, h, by_rate1)
         by_rate0 += by_rate1
         self._add(Y, 1, Z, 1)
-        own.linear_adjoint(Y, half)
-        own.kerr_adjoint("phase_rate", A, Y, 0, by_rate0)
+        operators.linear_adjoint(Y, half)
+        operators.kerr_adjoint("phase_rate", A, Y, 0, by_rate0)
 
 
 #: Adjoint steps by integrator name; integrators without steps of fixed length are not included.

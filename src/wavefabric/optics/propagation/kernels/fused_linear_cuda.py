@@ -43,7 +43,7 @@ class FusedSteps(LinearPropagation):
         tiles = -(-plan.rows.points // plan.columns.side)
         if self._columns:
             self._launch("columns_forth", tiles * rows, field, *self._columns)
-        blocks = plan.columns.points // plan.rows.side * rows // plan.together
+        blocks = plan.columns.points // plan.rows.side * rows // plan.kernels_at_once
         self._launch("rows_transfer", blocks, field, self._legs, table, self.table_row, np.int32(rows))
         if self._columns:
             self._launch("columns_back", tiles * rows, field, *self._columns)

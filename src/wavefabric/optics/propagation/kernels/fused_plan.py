@@ -25,17 +25,17 @@ class Transforms:
     points: int
     side: int
     item: int
-    held: int = 16  # values of one transform in a thread, and the largest radix
+    thread_values: int = 16  # values of one transform in a thread, and the largest radix
 
     @property
     def radices(self) -> tuple[int, ...]:
         """Return the radices of the stages, first to last."""
-        return radices(self.points, self.held)
+        return radices(self.points, self.thread_values)
 
     @property
     def threads(self) -> int:
         """Return the number of threads per transform."""
-        return -(-self.points // self.held)
+        return -(-self.points // self.thread_values)
 
     @property
     def gap(self) -> int:
@@ -70,7 +70,7 @@ class FusedPlan:
         return self.columns.points * self.rows.points
 
     @property
-    def together(self) -> int:
+    def kernels_at_once(self) -> int:
         """Return how many field rows a thread of the row kernel processes: 2 in single precision, else 1."""
         return self.rows.item // self.dtype.itemsize
 
@@ -95,7 +95,7 @@ class FusedPlan:
         if self.columns.points > 1:
             macros |= {"RADICES1": ",".join(map(str, self.columns.radices))}
             macros |= {"THREADS1": self.columns.threads, "TILE": self.columns.side, "GAP1": self.column_gap}
-            registers = self.columns.held * (4 if single else 8)
+            registers = self.columns.thread_values * (4 if single else 8)
             macros |= {"BLOCKS1": self.columns.blocks(self.column_gap, registers)}
         return "".join(f"#define {name} {value}\n" for name, value in macros.items())
 

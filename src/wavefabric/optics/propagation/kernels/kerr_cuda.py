@@ -66,10 +66,10 @@ class CudaKerrLayout:
         integers = [xp.asarray(a.astype(np.int32)) for a in (group, 2 * slot + first, group_slot)]
         matrices = (*coupling.blocks, coupling.left, coupling.right)
         self.matrices = [xp.asarray(np.ascontiguousarray(m, real)) for m in matrices]
-        self._held = integers + self.matrices
+        self._arrays = integers + self.matrices
         struct = np.zeros(1, np.dtype([("sizes", np.int32, 4), ("pointers", np.uint64, 6)]))
         struct["sizes"] = (rows, coupling.groups, self._slots, coupling.rank)
-        struct["pointers"] = [array.data.ptr for array in self._held]
+        struct["pointers"] = [array.data.ptr for array in self._arrays]
         self.struct = xp.asarray(struct.view(np.uint8))
         sizes = f"-DLANES={self.lanes}", f"-DWARPS={self.warps}", f"-DROWS={per_thread}"
         self._options = *type_options(dtype), *sizes

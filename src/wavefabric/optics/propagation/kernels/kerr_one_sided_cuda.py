@@ -67,13 +67,13 @@ class Tiling:
 class KerrSizes(NamedTuple):
     """Holds the sizes from which all ranks choose the same tiling.
 
-    A part is a phase group, or the part of it on one rank. ``rows`` and ``own`` are the largest numbers of
-    field rows and of parts on a rank, ``parts`` is the number of parts on all ranks. A block may use
-    ``block_memory`` bytes of shared memory.
+    A part is a phase group, or the part of it on one rank. ``rows`` and ``local_parts`` are the largest
+    numbers of field rows and of parts on a rank, ``parts`` is the number of parts on all ranks. A block may
+    use ``block_memory`` bytes of shared memory.
     """
 
     rows: int
-    own: int
+    local_parts: int
     parts: int
     block_memory: int
 
@@ -87,13 +87,13 @@ class KerrSizes(NamedTuple):
         tiles = [tile] if tile else [(samples, _THREADS // samples) for samples in _SAMPLES[item]]
         result = []
         for samples, lanes in tiles:
-            outputs = min(_OUTPUTS, -(-self.own // lanes))
-            held = min(_PARTS, self.parts, max(1, _WEIGHTS // (outputs * lanes * item)))
-            numbers = held * samples + held * outputs * lanes + _KEPT * self.own * samples
+            outputs = min(_OUTPUTS, -(-self.local_parts // lanes))
+            stored_parts = min(_PARTS, self.parts, max(1, _WEIGHTS // (outputs * lanes * item)))
+            numbers = stored_parts * (samples + outputs * lanes) + _KEPT * self.local_parts * samples
             # The errors of all threads are summed in the memory of the fields.
             shared = max((2 * fields * self.rows * samples + numbers) * item, 8 * samples * lanes)
             blocks = min(_MOST, (self.block_memory + _RESERVED) // (shared + _RESERVED))
-            result.append(Tiling(fields, samples, lanes, outputs, held, shared, blocks))
+            result.append(Tiling(fields, samples, lanes, outputs, stored_parts, shared, blocks))
         most = max(result, key=lambda each: each.blocks)
         best = next((each for each in result if each.blocks >= _ENOUGH), most)
         return best if best.blocks >= _LEAST else None
@@ -102,10 +102,10 @@ class KerrSizes(NamedTuple):
 class _Kernels:
     """Launches the kernels of one tiling, for operators on one field or two; all ranks create it together."""
 
-    def __init__(self, of: "OneSidedKerr", chosen: Tiling, blocks: int | None):
-        device, comm, coupling, real = of.device, of.comm, of.coupling, np.finfo(of.dtype).dtype
-        own, parts, first = coupling.own_groups, sum(coupling.parts), sum(coupling.parts[: comm.rank])
-        options = (*type_options(of.dtype), *chosen.definitions)
+    def __init__(self, kerr: "OneSidedKerr", chosen: Tiling, blocks: int | None):
+        device, comm, coupling, real = kerr.device, kerr.comm, kerr.coupling, np.finfo(kerr.dtype).dtype
+        local_parts, parts, first = coupling.own_groups, sum(coupling.parts), sum(coupling.parts[: comm.rank])
+        options = (*type_options(kerr.dtype), *chosen.definitions)
         module = device.module(PACKAGE, "kerr_one_sided.cu", options, (SIGNALS,))
         self._functions = {name: module.get_function(name) for name in OPERATORS[chosen.fields]}
         if chosen.shared > _WITHOUT_ASKING:
@@ -116,17 +116,17 @@ class _Kernels:
         fitting = min(chosen.blocks, *comm.control.all_gather(min(resident)))
         if not fitting:
             raise InputError("protocol: kernels that wait for other ranks do not fit here; allowed: copies")
-        most = min(-(-of.n // chosen.samples), fitting * of.timeout.multiprocessors)
+        most = min(-(-kerr.n // chosen.samples), fitting * kerr.timeout.multiprocessors)
         self.blocks = most if blocks is None else blocks
-        self._device, self._n, self._shared = device, np.int64(of.n), chosen.shared
+        self._device, self._n, self._shared = device, np.int64(kerr.n), chosen.shared
         self._block = chosen.samples, chosen.lanes
         self.slots = comm.symmetric((self.blocks, 2, _SLOTS, parts, chosen.samples), _WORDS[real.itemsize])
         lane_start, lane_part = distribute_parts(np.diff(coupling.start), chosen.lanes)
         at_once = chosen.outputs * chosen.lanes
-        padded = -(-own // at_once) * at_once
+        padded = -(-local_parts // at_once) * at_once
         matrix = np.zeros((parts, padded), real)
-        matrix[:, :own] = np.hstack(coupling.blocks).T
-        row_part = np.repeat(np.arange(own), np.diff(coupling.start))
+        matrix[:, :local_parts] = np.hstack(coupling.blocks).T
+        row_part = np.repeat(np.arange(local_parts), np.diff(coupling.start))
         part_rank = np.repeat(np.arange(comm.size), coupling.parts)
         indices = coupling.start, row_part, lane_start, lane_part, part_rank
         #: Arrays that must stay alive, as kernels have only their addresses.
@@ -138,11 +138,11 @@ class _Kernels:
         )
         #: Squared local error of the tiles of each block.
         self._errors = device.empty((self.blocks,), np.float64)
-        which = (0, parts) if of.received else (first, first + own)
+        which = (0, parts) if kerr.received else (first, first + local_parts)
         peers = np.zeros(1, PEERS)
-        counts = comm.size, comm.rank, coupling.start[-1], own, parts, first
+        counts = comm.size, comm.rank, coupling.start[-1], local_parts, parts, first
         addresses = (device.address(table) for table in self._tables)
-        peers[0] = (*counts, of.timeout.waits, *which, padded, *addresses, *of.timeout.arguments)
+        peers[0] = (*counts, kerr.timeout.waits, *which, padded, *addresses, *kerr.timeout.arguments)
         self._peers = device.asarray(peers.view(np.uint8))
 
     def launch(self, operator: KerrOperator, A, K, h: float, error) -> None:

@@ -25,7 +25,7 @@ _CRASHES = (signal.SIGSEGV, signal.SIGABRT, signal.SIGFPE, signal.SIGILL, signal
 #: Seconds that ranks have to save after the parent of this launcher has ended.
 _ORPHANED = 60
 #: Seconds between checks of mpiexec and of the parent of this launcher.
-_LOOK = 0.1
+_POLL_SECONDS = 0.1
 #: Variables for the threads of libraries; the solvers set theirs separately.
 _THREADED = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
@@ -135,7 +135,7 @@ class _Supervisor:
     def _pass_on(self, selector: selectors.BaseSelector) -> None:
         parent, killed_at = os.getppid(), float("inf")
         while self._process.poll() is None:
-            _read(selector, _LOOK)
+            _read(selector, _POLL_SECONDS)
             if not self._terminated and abandoned(parent):
                 self._terminate(signal.SIGTERM)
                 killed_at = time.monotonic() + _ORPHANED
@@ -208,12 +208,12 @@ class _Supervisor:
     def _pass_on_mpiexec(self, stream) -> None:
         stream.write(b"".join(self._mpiexec_said).decode(errors="replace"))
 
-    def _say(self, what: str) -> None:
+    def _say(self, message: str) -> None:
         checkpoint = self._options.checkpoint
         if checkpoint is not None:
             exists = checkpoint.exists()
-            what += f"; the same command resumes from {checkpoint}" if exists else "; no checkpoint yet"
-        print(f"wavefabric: {what}", file=sys.stderr, flush=True)
+            message += f"; the same command resumes from {checkpoint}" if exists else "; no checkpoint yet"
+        print(f"wavefabric: {message}", file=sys.stderr, flush=True)
 
 
 def _cause(ended: int) -> str:
@@ -244,8 +244,8 @@ class _Output:
 
     _MESSAGE = re.compile(rb"wavefabric: (?:rank \d+ of \d+: )?(.*)")
 
-    def __init__(self, stream, seen: set[bytes]):
-        self._stream, self._seen = stream, seen
+    def __init__(self, stream, printed_lines: set[bytes]):
+        self._stream, self._printed_lines = stream, printed_lines
         self._partial = b""
 
     def write(self, data: bytes) -> None:
@@ -253,10 +253,10 @@ class _Output:
         new = []
         for line in lines:
             message = self._MESSAGE.fullmatch(line.rstrip())
-            if message is None or message[1] not in self._seen:
+            if message is None or message[1] not in self._printed_lines:
                 new.append(line + b"\n")
             if message is not None:
-                self._seen.add(message[1])
+                self._printed_lines.add(message[1])
         self._pass_on(b"".join(new))
         if b"\x1b" in self._partial or b"\r" in self._partial:
             self.close()  # a progress bar, which has no line end

@@ -43,7 +43,7 @@ def library() -> MPILibrary:
     if find_spec("mpi4py") is None:
         raise MissingExtra("more than one rank", "mpi")
     try:
-        vendor, version, package = json.loads(_said(sys.executable, "-c", _ASK).stdout)
+        vendor, version, package = json.loads(_captured_run(sys.executable, "-c", _ASK).stdout)
     except (OSError, ValueError, subprocess.TimeoutExpired):
         allowed = "pip install 'wavefabric[mpi]', or mpi4py built for the MPI of this machine"
         raise InputError(f"mpi4py: it cannot load an MPI library; allowed: {allowed}") from None
@@ -57,33 +57,33 @@ def _family(text: str) -> str:
     return next(known, text.split(" ")[0])
 
 
-def find(wanted: MPILibrary) -> Path:
-    """Return the path of an mpiexec that belongs to ``wanted``: next to Python (MPI wheels) or on PATH.
+def find(library: MPILibrary) -> Path:
+    """Return the path of an mpiexec that belongs to ``library``: next to Python (MPI wheels) or on PATH.
 
     `MissingExtra` if there is no mpiexec, `InputError` if all that were found belong to another MPI.
     """
-    others: list[str] = []
+    other_libraries: list[str] = []
     folders = [str(Path(sys.executable).parent), *os.environ.get("PATH", "").split(os.pathsep)]
     for folder in dict.fromkeys(filter(None, folders)):
         for path in filter(None, (shutil.which(name, path=folder) for name in ("mpiexec", "mpirun"))):
             family = _family_of(path)
-            if family == wanted.family:
+            if family == library.family:
                 return Path(path)
-            others.append(f"{path} ({family})")
-    if not others:
+            other_libraries.append(f"{path} ({family})")
+    if not other_libraries:
         raise MissingExtra("mpiexec, which starts more than one rank,", "mpi")
-    actual = f"mpi4py uses {wanted.version}, but {', '.join(dict.fromkeys(others))} given"
+    actual = f"mpi4py uses {library.version}, but {', '.join(dict.fromkeys(other_libraries))} given"
     raise InputError(f"mpiexec: {actual}; allowed: the mpiexec of mpi4py's MPI beside Python or on PATH")
 
 
-def _said(*words: str) -> subprocess.CompletedProcess[str]:
-    """Run the program and arguments ``words``, and capture the output."""
-    return subprocess.run(words, capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL)
+def _captured_run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run the program and arguments ``arguments``, and capture the output."""
+    return subprocess.run(arguments, capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL)
 
 
 def _family_of(path: str) -> str:
     try:
-        done = _said(path, "--version")
+        done = _captured_run(path, "--version")
     except (OSError, subprocess.TimeoutExpired):
         return "not usable"
     return _family(" ".join((done.stdout + done.stderr).split())) or "unknown"

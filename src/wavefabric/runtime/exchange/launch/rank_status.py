@@ -121,7 +121,7 @@ def create(folder: Path) -> None:
 
 def read(folder: Path) -> RankStatus:
     """Return the events that ranks have written to the status file in ``folder`` so far."""
-    status, left = RankStatus(), set()
+    status, left_ranks = RankStatus(), set()
     for line in (folder / _FILE).read_text(encoding="utf-8").splitlines():
         rank, event, value = line.split(" ", 2)
         match event:
@@ -133,7 +133,7 @@ def read(folder: Path) -> RankStatus:
                 status.lost = status.lost or value
             case "exits":
                 status.code = max(status.code, int(value))
-                left.add(rank)
-            case _ if rank not in left and not status.code and status.first_dead is None:
+                left_ranks.add(rank)
+            case _ if rank not in left_ranks and not status.code and status.first_dead is None:
                 status.first_dead = int(rank), int(value)
     return status

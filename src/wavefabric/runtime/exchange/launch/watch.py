@@ -44,11 +44,11 @@ def start(comm) -> None:
     if _started or ranks == 1:
         return
     _started = True
-    own = _identity()
-    everybody = enumerate(comm.allgather(own))
-    if own is None:
+    identity = _identity()
+    everybody = enumerate(comm.allgather(identity))
+    if identity is None:
         return
-    peers = {peer: each[1:] for peer, each in everybody if each and each[0] == own[0] and peer != rank}
+    peers = {peer: each[1:] for peer, each in everybody if each and each[0] == identity[0] and peer != rank}
     atexit.register(_show_leaving)
     threading.Thread(target=_watch, args=(rank, ranks, peers), daemon=True).start()
 
@@ -76,29 +76,29 @@ def _show_leaving() -> None:
         Path("/proc/self/comm").write_text(_LEAVING)
 
 
-def _watch(own: int, ranks: int, peers: dict[int, tuple[int, str]]) -> NoReturn:
+def _watch(own_rank: int, ranks: int, peers: dict[int, tuple[int, str]]) -> NoReturn:
     """Check other ranks of this host every second; end all ranks if one is stopped, or has left early.
 
-    A rank has left early if others wait for it. ``own`` is the number of this rank; ``peers`` is a dictionary
-    from the number of another rank to its PID and start time.
+    A rank has left early if others wait for it. ``own_rank`` is the number of this rank; ``peers`` is a
+    dictionary from the number of another rank to its PID and start time.
     """
     # The lowest rank reports first; others only if it does not end all ranks.
-    delay = min(own, 5)
+    delay = min(own_rank, 5)
     # Count checks, not seconds: if the whole job is suspended, so is this thread.
-    stopped_looks = dict.fromkeys(peers, 0)
+    stopped_checks = dict.fromkeys(peers, 0)
     while True:
         time.sleep(_PAUSE)
-        left = set()
+        left_ranks = set()
         for rank, (pid, began) in peers.items():
             process = _process(pid)
             if process is None or process[2] != began or process[0] == _LEAVING:
-                left.add(rank)
+                left_ranks.add(rank)
             stopped = process is not None and process[1] == "T"
-            stopped_looks[rank] = stopped_looks[rank] + 1 if stopped else 0
-            if stopped_looks[rank] * _PAUSE >= STOPPED + delay:
+            stopped_checks[rank] = stopped_checks[rank] + 1 if stopped else 0
+            if stopped_checks[rank] * _PAUSE >= STOPPED + delay:
                 _end_all(f"rank {rank} of {ranks} was stopped (SIGSTOP)")
         for since, wanted in list(_waits.values()):
-            missing = sorted(left.intersection(wanted) if wanted else left)
+            missing = sorted(left_ranks.intersection(wanted) if wanted else left_ranks)
             if missing and time.monotonic() - since >= LEFT + delay:
                 _end_all(f"rank {missing[0]} of {ranks} has left while others wait for it")
 

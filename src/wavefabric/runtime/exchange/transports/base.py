@@ -67,13 +67,13 @@ class Program:
         offsets = [schedule.offsets(b, rank) for b in range(len(schedule.buffers))]
 
         def span(number: int, peer: int, end: str) -> Span:
-            t = schedule.transfers[number]
-            buffer, chunk = int(t[f"{end}_buffer"]), int(t[f"{end}_chunk"])
-            first, last = (int(offsets[buffer][at]) for at in (chunk, chunk + int(t["count"])))
-            return Span(peer, buffer, first, last - first, number, bool(t["reduce"]))
+            transfer = schedule.transfers[number]
+            buffer, chunk = int(transfer[f"{end}_buffer"]), int(transfer[f"{end}_chunk"])
+            first, last = (int(offsets[buffer][each]) for each in (chunk, chunk + int(transfer["count"])))
+            return Span(peer, buffer, first, last - first, number, bool(transfer["reduce"]))
 
-        own = (schedule.transfers["src"] == rank) | (schedule.transfers["dst"] == rank)
-        for number in map(int, np.flatnonzero(own)):
+        is_local = (schedule.transfers["src"] == rank) | (schedule.transfers["dst"] == rank)
+        for number in map(int, np.flatnonzero(is_local)):
             src, dst = (int(schedule.transfers[number][end]) for end in ("src", "dst"))
             level = self.levels[depth[number]]
             if src == dst:
@@ -129,12 +129,16 @@ class Exchange:
         if self._program.levels:
             self._start_level(0)
 
-    def arrived(self, peer: int | None = None) -> None:
+    def wait_for(self, peer: int | None = None) -> None:
         """Make later work on the device wait for the data from rank ``peer``, by default from all ranks."""
         if len(self._program.levels) == 1 and self._running:
             self._wait(0, peer)
         else:
             self.finish()
+
+    def arrived(self, peer: int | None = None) -> None:
+        """Call `wait_for`, whose former name this is."""
+        self.wait_for(peer)
 
     def finish(self) -> None:
         """Make later work on the device wait until all data have arrived and sent data may be overwritten."""
@@ -170,11 +174,11 @@ class Exchange:
 
         The array is part of a buffer or, for data that are then added, of the scratch array.
         """
-        parts, at = [], 0
+        parts, offset = [], 0
         for span in level.receives:
             if span.reduce:
-                parts.append((span, self._scratch[at : at + span.size]))
-                at += span.size
+                parts.append((span, self._scratch[offset : offset + span.size]))
+                offset += span.size
             else:
                 parts.append((span, span.of(self._buffers)))
         return parts
@@ -185,7 +189,8 @@ class Exchange:
         def memory(parts) -> list[tuple[int, int, int]]:
             return [(part.data.ptr, part.nbytes, span.peer) for span, part in parts]
 
-        return [(memory(sent), memory(come)) for sent, come in zip(self._sent, self._received, strict=True)]
+        levels = zip(self._sent, self._received, strict=True)
+        return [(memory(sent), memory(received)) for sent, received in levels]
 
     def _begin(self, number: int) -> None: ...
 
@@ -211,7 +216,7 @@ class SymmetricArray(NamedTuple):
     """An array of the same shape on every rank, into which kernels of all ranks may write; zero at first."""
 
     #: This rank's array.
-    own: Any
+    local: Any
     #: Start address of each rank's array as seen by kernels of this rank: (ranks,) uint64, on the device.
     addresses: Any
 

@@ -38,12 +38,12 @@ class MPIExchange(Exchange):
         self._is_finalized = mpi.Is_finalized  # Python empties modules before it deletes the last objects
 
         def requests(make: Callable, parts) -> list[tuple[int, Any]]:
-            made = []
+            result = []
             for span, part in parts:
                 flat, tag = part.view(np.uint8), (label + span.number) % _TAGS
                 pieces = [[flat[at : at + _PIECE], mpi.BYTE] for at in range(0, flat.size, _PIECE)]
-                made += [(span.peer, make(piece, span.peer, tag)) for piece in pieces]
-            return made
+                result += [(span.peer, make(piece, span.peer, tag)) for piece in pieces]
+            return result
 
         #: Per level: (peer, request) of all receives, and of all sends.
         self._requests = []

@@ -37,7 +37,7 @@ class _Ring:
 
     def copy(self, slot: int, transfer: "_Transfer", target: int, source: int, size: int, kind: int) -> None:
         """Start to copy between the device and pinned piece number ``slot``, whose event marks the end."""
-        self.stream.wait_event(transfer.ready)
+        self.stream.wait_event(transfer.ready_event)
         runtime.memcpyAsync(target, source, size, kind, self.stream.ptr)
         self.events[slot].record(self.stream)
 
@@ -45,12 +45,12 @@ class _Ring:
 class _Transfer:
     """Counts pieces of data that still have to move before one level of an exchange is complete.
 
-    ``left`` counts all, ``coming[peer]`` those to receive from a peer, ``unsent`` those not yet passed to
-    MPI.
+    ``pieces_left`` counts all, ``coming[peer]`` those to receive from a peer, ``unsent`` those not yet
+    passed to MPI.
     """
 
-    def __init__(self, ready):
-        self.ready, self.left, self.unsent = ready, 0, 0
+    def __init__(self, ready_event):
+        self.ready_event, self.pieces_left, self.unsent = ready_event, 0, 0
         self.coming: Counter[int] = Counter()
         self.streams: set[Any] = set()
 
@@ -97,7 +97,7 @@ class StagedTransport(MPITransport):
             for start, size, peer in items:
                 pieces = [(transfer, start + at, min(PIECE, size - at)) for at in range(0, size, PIECE)]
                 rings[peer].waiting.extend(pieces)
-                transfer.left += len(pieces)
+                transfer.pieces_left += len(pieces)
                 if rings is self._in:
                     transfer.coming[peer] += len(pieces)
                 else:
@@ -150,7 +150,7 @@ class StagedTransport(MPITransport):
 
         With ``peer`` None wait for the end of the whole transfer.
         """
-        while transfer.left if peer is None else transfer.coming[peer] or transfer.unsent:
+        while transfer.pieces_left if peer is None else transfer.coming[peer] or transfer.unsent:
             self.advance()
         current = cupy.cuda.get_current_stream()
         for stream in transfer.streams:

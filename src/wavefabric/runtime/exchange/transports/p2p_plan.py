@@ -177,7 +177,7 @@ class PlanExchange(Exchange):
         for array, copy in self._left:
             array[...] = copy
 
-    def arrived(self, peer: int | None = None) -> None:
+    def wait_for(self, peer: int | None = None) -> None:
         self.finish()
 
     def finish(self) -> None:

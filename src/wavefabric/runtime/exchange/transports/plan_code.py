@@ -117,13 +117,13 @@ class StagingLayout:
         for number, each in enumerate(plan.staging):
             if each.rank != rank:
                 continue
-            at = -(-end // 16) * 16
+            offset = -(-end // 16) * 16
             if plan.packets:
-                end = at + -(-each.size * itemsize // 8) * 16
+                end = offset + -(-each.size * itemsize // 8) * 16
             else:
-                at += each.first * itemsize % 16
-                end = at + each.size * itemsize
-            self.offsets[number] = at
+                offset += each.first * itemsize % 16
+                end = offset + each.size * itemsize
+            self.offsets[number] = offset
         self.nbytes = -(-end // 128) * 128
 
 
@@ -184,14 +184,14 @@ def encode(plan: ExecutionPlan, rank: int, dtype, memory: Sequence[RankMemory]) 
     layout = cache(lambda owner: StagingLayout(plan, owner, itemsize))
 
     def operand(address: Address) -> tuple:
-        at = memory[address.rank]
+        peer_memory = memory[address.rank]
         if address.buffer != STAGING:
-            return at.buffers[address.buffer] + address.first * itemsize, 0, -1
+            return peer_memory.buffers[address.buffer] + address.first * itemsize, 0, -1
         staging, number = layout(address.rank), -1 - address.key
-        return at.staging + staging.offsets[number], staging.nbytes, plan.staging[number].sender
+        return peer_memory.staging + staging.offsets[number], staging.nbytes, plan.staging[number].sender
 
-    def mark(peer: int, number: int, own: bool) -> tuple:
-        src, dst = (peer, rank) if own else (rank, peer)
+    def mark(peer: int, number: int, is_local: bool) -> tuple:
+        src, dst = (peer, rank) if is_local else (rank, peer)
         counters = memory[dst].counters + 4 * MOST_BLOCKS * src
         return counters, plan.signals[src, dst], number, peer
 

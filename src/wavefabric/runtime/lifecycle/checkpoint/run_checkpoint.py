@@ -177,12 +177,12 @@ class RunCheckpoint(RankCheckpoint):
     def __init__(self, comm: Communicator, policy: Checkpoints, identity: str, layout: str = ""):
         device = comm.device
         self.policy, self._device, self._on_cpu = policy, device, device.name == "cpu"
-        here = f"CUDA kernels {cuda_source_hash()}"
+        hardware = f"CUDA kernels {cuda_source_hash()}"
         if self._on_cpu:
-            here = cpu_model()
+            hardware = cpu_model()
         kind = device.name.partition(":")[0]
         super().__init__(
-            comm, policy.path, fingerprint(identity, device=kind, fft=here, layout=layout), layout
+            comm, policy.path, fingerprint(identity, device=kind, fft=hardware, layout=layout), layout
         )
         self._last_save = time.monotonic()
 
@@ -210,22 +210,22 @@ class RunCheckpoint(RankCheckpoint):
         super().save(rows, dict(state), last)
         self._last_save = time.monotonic()
 
-    def restore(self, held: dict[str, Any]) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-        """Copy saved arrays to those of ``held`` with the same names; return the other ones and the state."""
+    def restore(self, fields: dict[str, Any]) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        """Copy saved arrays to those of ``fields`` with the same names; return the others and the state."""
 
         def by_rows(array: Any) -> Callable[[int, np.ndarray], None]:
             # The host needs no copy of the whole field.
             return lambda i, row: array.__setitem__(i, self._device.asarray(row))
 
         if self._on_cpu:
-            targets = {name: array for name, array in held.items() if array.ndim}
+            targets = {name: array for name, array in fields.items() if array.ndim}
         else:
-            targets = {name: by_rows(array) for name, array in held.items() if array.ndim > 1}
+            targets = {name: by_rows(array) for name, array in fields.items() if array.ndim > 1}
         arrays, saved = self.load(targets)
-        for name in held.keys() & arrays.keys():
+        for name in fields.keys() & arrays.keys():
             array = arrays.pop(name)
-            if array is not held[name]:
-                held[name][...] = self._device.asarray(array)
+            if array is not fields[name]:
+                fields[name][...] = self._device.asarray(array)
         return arrays, saved
 
     def _rows(self, array: Any) -> np.ndarray | Rows:

@@ -1,4 +1,4 @@
-"""Numbers of sets of values against NumPy's unique, for any arrays."""
+"""Numbers of combinations of values against NumPy's unique, for any arrays."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wavefabric.acoustics.materials import find
-from wavefabric.acoustics.materials.find import Sets, _sample, _spread
+from wavefabric.acoustics.materials.find import ValueCombinations, _sample, _spread
 
 
 def bits(arrays, dtype):
@@ -49,7 +49,7 @@ def test_points_of_equal_values_get_equal_numbers(arrays, dtype, limit, threads)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(find, "_THREAD", 1)
         patch.setattr(find, "threads_for", lambda points: threads)
-        result = Sets(arrays, dtype, limit)
+        result = ValueCombinations(arrays, dtype, limit)
         assert result.full == (wanted > limit)
         if result.full:
             return
@@ -62,7 +62,7 @@ def test_points_of_equal_values_get_equal_numbers(arrays, dtype, limit, threads)
 @pytest.mark.parametrize(("count", "limit", "full"), [(256, 256, False), (257, 256, True), (257, 257, False)])
 def test_the_limit(count, limit, full):
     values = (np.arange(20 * 19 * 18) % count).reshape(20, 19, 18).astype(float)
-    result = Sets([values], np.float32, limit)
+    result = ValueCombinations([values], np.float32, limit)
     assert result.full == full
     assert len(result) == min(count, limit + 1)
 
@@ -70,7 +70,7 @@ def test_the_limit(count, limit, full):
 @pytest.mark.parametrize(("count", "full"), [(1 << 16, False), ((1 << 16) + 1, True)])
 def test_the_numbers_of_16_bits(count, full):
     values = (np.arange(2 * 260 * 256) % count).reshape(2, 260, 256).astype(float)
-    result = Sets([values, -values], np.float64, 1 << 16)
+    result = ValueCombinations([values, -values], np.float64, 1 << 16)
     assert result.full == full
     if not full:
         number = numbered(result, [values, -values])
@@ -82,15 +82,15 @@ def test_a_medium_of_many_values_is_given_up_soon(monkeypatch):
     """After a sample: a plane of a symmetric medium may have few values; what lies around a head has one."""
     head, read = np.zeros((30, 20, 20)), []
     head[5:, 2:-2, 2:-2] = np.arange(25 * 16 * 16).reshape(25, 16, 16) // 2
-    collected = Sets._collected
+    collected = ValueCombinations._collected
     monkeypatch.setattr(
-        Sets,
+        ValueCombinations,
         "_collected",
         lambda self, arrays, pieces, *more: read.extend(pieces) or collected(self, arrays, pieces, *more),
     )
     monkeypatch.setattr(find, "threads_for", lambda points: 2)
     monkeypatch.setattr(find, "_THREAD", 1)
-    assert Sets([head], np.float32, 200).full
+    assert ValueCombinations([head], np.float32, 200).full
     assert sum(end - first for _, first, end in read) <= 4 * 200
     assert len({z for z, *_ in read}) > 1
 
@@ -112,7 +112,7 @@ def test_all_planes_are_looked_at(count):
 
 def test_other_values_than_before_are_refused():
     values = np.zeros((4, 5, 6))
-    result = Sets([values], np.float32, 100)
+    result = ValueCombinations([values], np.float32, 100)
     values[2, 3, 4] = 1
     with pytest.raises(RuntimeError, match="have changed"):
         result.index([values], np.uint8)
