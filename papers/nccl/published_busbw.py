@@ -22,10 +22,9 @@ from wavefabric.base.results.figure_style import GREY
 from wavefabric.cli.common.options import option
 from wavefabric.collectives.conditions import default_elements, whole_elements
 from wavefabric.collectives.registry import build, channels_of
-from wavefabric.fabric import cost, load
+from wavefabric.fabric import AnyFabric, cost, load
 from wavefabric.fabric.candidates import algorithm_grid
 from wavefabric.fabric.cost_models.bus_bandwidth import bandwidths
-from wavefabric.fabric.electrical.fabric import Fabric
 from wavefabric.fabric.execution import report
 from wavefabric.fabric.io.files import from_toml
 
@@ -36,7 +35,7 @@ MOST = 512
 Machines = Annotated[str | None, option("Only these machines, such as A100,H100.")]
 
 
-def fabric(row: Row) -> Fabric:
+def fabric(row: Row) -> AnyFabric:
     """The nodes of a row, on rails under a full spine."""
     usual = load("nodes:2x8")
     latency = max(link.latency for link in usual.links)
@@ -54,7 +53,7 @@ def predicted(row: Row) -> float:
     grid = algorithm_grid(algorithm, machine.ranks, machine)
     pieces = min(pieces, MOST // row.nodes)
     elements = default_elements(machine.ranks, pieces * channels_of(algorithm, grid))
-    how = {"pieces": pieces} if algorithm == "double-tree" else {}
+    how: dict[str, Any] = {"pieces": pieces} if algorithm == "double-tree" else {}
     if grid and algorithm != "direct":
         how["grid"] = grid
     schedule = build(algorithm, row.collective, machine.ranks, elements, **how)

@@ -91,7 +91,7 @@ def emulation() -> list[dict[str, Any]]:
 
             theirs = {name: total(circuits) for name, circuits in COMPARED.items()}
             choice = next((name for name, c in COMPARED.items() if list(c) == ours), "another")
-            best = min(theirs, key=theirs.get)
+            best = min(theirs, key=lambda name: theirs[name])
             result.append(
                 {"MB": size, "set_up": set_up, "best": best, "theirs": theirs[best], "choice": choice}
                 | {"ours": total(ours), "predicted": predicted}

@@ -27,7 +27,7 @@ _NEMO = "github.com/NVIDIA/NeMo, docs/source/performance/performance_summary.md,
 def _llama(name: str, gpus: int, speed: float, batch: int, micro: int, words: str, **more: Any) -> Run:
     """A run of the Llama that the first words of ``name`` say, measured in tokens/s a GPU."""
     model = next(model for model in LLAMAS if name.split(": ")[1].startswith(model))
-    values = (
+    values: dict[str, Any] = (
         {"tokens": 8192, "vocabulary": 128_256}
         if "Llama 3" in name
         else {"tokens": 4096, "vocabulary": 32_000}
