@@ -113,6 +113,15 @@ def test_out_of_time():
         fastest_schedule("all-gather", planes(), GIB, until=-math.inf)
 
 
+def test_what_no_method_serves_is_said_with_the_reason():
+    """GPUs on different switches meet over one link between two of them, and no all-to-all passes data on."""
+    ends = [("GPU0", "left"), ("GPU1", "left"), ("GPU2", "right"), ("GPU3", "right"), ("GPU1", "GPU2")]
+    links = tuple(Link(*pair, 100e9) for a, b in ends for pair in ((a, b), (b, a)))
+    fabric = Fabric("islands", tuple(f"GPU{i}" for i in range(4)), ("left", "right"), links, 1e-6)
+    with pytest.raises(Undecided, match=r"no all-to-all found on islands: .*no way from GPU0 to GPU2"):
+        fastest_schedule("all-to-all", fabric, GIB)
+
+
 def test_what_has_no_trees():
     fastest = fastest_schedule("all-to-all", load("nodes:2x8"), GIB)
     check(fastest, "all-to-all")
