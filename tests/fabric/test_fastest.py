@@ -10,6 +10,7 @@ from wavefabric.collectives.synthesis import Undecided
 from wavefabric.fabric import Fabric, load
 from wavefabric.fabric.electrical.fabric import Link
 from wavefabric.fabric.fastest import fastest_schedule
+from wavefabric.fabric.rank_order import reordered
 
 GIB = 2.0**30
 DATA = Path(__file__).parents[1] / "data" / "fabric"
@@ -66,6 +67,33 @@ def test_published_machines(name, most_ms):
     check(fastest, "all-gather")
     assert fastest.cost.seconds * 1e3 < most_ms
     assert fastest.gap < 0.021
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "nbytes", "published_ms"),
+    [
+        ("ndv2x2", 1e9, 53.77),  # TACCL, in TE-CCL's tables
+        ("ndv2x2-15", 937.5e6, 43.75),  # TE-CCL, in its provided outputs, and the next
+        ("ndv2x4", 1e9, 65.0),
+        ("tacos/mesh-5x5", GIB, 9.606),  # TACOS, in its tests, and the next
+        ("tacos/torus-3x3x3", GIB, 3.7062),
+    ],
+)
+def test_not_slower_than_published_schedules(name, nbytes, published_ms):
+    fastest = fastest_schedule("all-gather", load(DATA / f"{name}.toml"), nbytes)
+    check(fastest, "all-gather")
+    assert fastest.cost.seconds * 1e3 <= published_ms * (1 + 1e-6)
+
+
+@pytest.mark.parametrize("order", [(5, 2, 7, 0, 3, 6, 1, 4), (7, 6, 5, 4, 3, 2, 1, 0)])
+def test_renumbered_gpus_take_as_long(order):
+    first, other = (
+        fastest_schedule("all-gather", fabric, 64 * 2.0**20).cost
+        for fabric in (planes(), reordered(planes(), order))
+    )
+    assert other.bound.seconds == pytest.approx(first.bound.seconds, rel=1e-9)
+    assert other.seconds == pytest.approx(first.seconds, rel=0.02)
 
 
 @pytest.mark.slow
