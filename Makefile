@@ -70,7 +70,7 @@ docs: $(STAMP)
 	$(INSTALL) -e '.[docs]'
 	$(BIN)/mkdocs build --strict
 
-# Tables and figures of papers that a CPU can compute, each beside its script: some minutes on two idle cores.
+# Tables and figures of papers that a CPU can compute, each beside its script: half an hour on two idle cores.
 papers: $(STAMP)
 	$(BIN)/python papers/fibre/modes.py
 	$(BIN)/python papers/fibre/work_precision.py
@@ -79,6 +79,9 @@ papers: $(STAMP)
 	$(BIN)/python papers/ultrasound/stability.py --media 1000
 	$(BIN)/python papers/training/published_runs.py
 	$(BIN)/python papers/nccl/published_busbw.py
+	$(BIN)/python papers/synthesis/topologies.py --time-limit 120
+	$(BIN)/python papers/synthesis/topologies.py --time-limit 120 --permutations 3 \
+		--rows 'a100x1,a100x2 all-g,mi250x1 all-g,ndv2x4 all-g,dgx2x2 all-g,dgx1-nvlinks all-g'
 	$(BIN)/python papers/reconfiguration/study.py
 	$(BIN)/python papers/reconfiguration/timeline.py
 	$(BIN)/python papers/reconfiguration/published.py

@@ -13,6 +13,7 @@ from wavefabric.fabric import Fabric, load
 from wavefabric.fabric.electrical.fabric import Link
 from wavefabric.fabric.fastest import fastest_schedule
 from wavefabric.fabric.io.files import from_toml
+from wavefabric.fabric.rank_order import reordered
 
 GIB = 2.0**30
 DATA = Path(__file__).parents[1] / "data" / "fabric"
@@ -72,6 +73,33 @@ def test_published_machines(name, most_ms):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "nbytes", "published_ms"),
+    [
+        ("ndv2x2", 1e9, 53.77),  # TACCL, in TE-CCL's tables
+        ("ndv2x2-15", 937.5e6, 43.75),  # TE-CCL, in its provided outputs, and the next
+        ("ndv2x4", 1e9, 65.0),
+        ("tacos/mesh-5x5", GIB, 9.606),  # TACOS, in its tests, and the next
+        ("tacos/torus-3x3x3", GIB, 3.7062),
+    ],
+)
+def test_not_slower_than_published_schedules(name, nbytes, published_ms):
+    fastest = fastest_schedule("all-gather", load(DATA / f"{name}.toml"), nbytes)
+    check(fastest, "all-gather")
+    assert fastest.cost.seconds * 1e3 <= published_ms * (1 + 1e-6)
+
+
+@pytest.mark.parametrize("order", [(5, 2, 7, 0, 3, 6, 1, 4), (7, 6, 5, 4, 3, 2, 1, 0)])
+def test_renumbered_gpus_take_as_long(order):
+    first, other = (
+        fastest_schedule("all-gather", fabric, 64 * 2.0**20).cost
+        for fabric in (planes(), reordered(planes(), order))
+    )
+    assert other.bound.seconds == pytest.approx(first.bound.seconds, rel=1e-9)
+    assert other.seconds == pytest.approx(first.seconds, rel=0.02)
+
+
+@pytest.mark.slow
 def test_direct_links_are_used_side_by_side():
     """On DGX-1 the fewest steps take 10.7 ms; trees over all NVLinks do not wait for the slowest link."""
     fastest = fastest_schedule("all-gather", load("dgx-1"), GIB)
@@ -114,6 +142,15 @@ def test_pieces_that_are_given_stay():
 def test_out_of_time():
     with pytest.raises(Undecided, match="--fabric: planes is too large; allowed: fewer GPUs, or more time"):
         fastest_schedule("all-gather", planes(), GIB, until=-math.inf)
+
+
+def test_what_no_method_serves_is_said_with_the_reason():
+    """GPUs on different switches meet over one link between two of them, and no all-to-all passes data on."""
+    ends = [("GPU0", "left"), ("GPU1", "left"), ("GPU2", "right"), ("GPU3", "right"), ("GPU1", "GPU2")]
+    links = tuple(Link(*pair, 100e9) for a, b in ends for pair in ((a, b), (b, a)))
+    fabric = Fabric("islands", tuple(f"GPU{i}" for i in range(4)), ("left", "right"), links, 1e-6)
+    with pytest.raises(Undecided, match=r"no all-to-all found on islands: .*no way from GPU0 to GPU2"):
+        fastest_schedule("all-to-all", fabric, GIB)
 
 
 def test_what_has_no_trees():

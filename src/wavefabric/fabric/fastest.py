@@ -113,6 +113,9 @@ def fastest_schedule(
             progress(f"{time_words(price.seconds)}: {attempt.method}")
         if now() > until or (best is not None and best.gap <= EQUAL):
             break
+    if best is None and now() <= until:
+        why = next((each.why for each in attempts), "no method serves it")
+        raise Undecided(f"--fabric: no {collective} found on {fabric.name}: {why}")
     if best is None:
         raise Undecided(f"--fabric: {fabric.name} is too large; allowed: fewer GPUs, or more time")
     return replace(best, attempts=tuple(attempts))

@@ -1,0 +1,1 @@
+"""Published topologies: our schedules beside those of other synthesisers."""
