@@ -116,7 +116,7 @@ class StagedTransport(MPITransport):
         while ring.travelling and ring.travelling[0][0].Test():
             _, slot, transfer = ring.travelling.popleft()
             ring.free.append(slot)
-            transfer.left -= 1
+            transfer.pieces_left -= 1
         while ring.waiting and ring.free:
             transfer, address, size = ring.waiting.popleft()
             slot = ring.free.popleft()
