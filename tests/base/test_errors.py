@@ -13,7 +13,7 @@ from wavefabric.training.models import MODELS, load_model
     [
         ("allreduce", COLLECTIVES, "all-reduce"),
         ("AllReduce", COLLECTIVES, "all-reduce"),
-        ("llama-70b", MODELS, "gpt-70b"),
+        ("gtp-70b", MODELS, "gpt-70b"),
         ("bert_large", MODELS, "bert-large"),
         ("h100x8", ("hgx-h100", "dgx-1"), None),
         ("x", MODELS, None),
@@ -35,7 +35,7 @@ def test_one_line_names_what_was_given_meant_and_allowed():
 @pytest.mark.parametrize(
     ("call", "text"),
     [
-        (lambda: load_model("llama-70b"), 'model: "llama-70b" given (did you mean gpt-70b?); allowed: '),
+        (lambda: load_model("gtp-70b"), 'model: "gtp-70b" given (did you mean gpt-70b?); allowed: '),
         (lambda: load("hgx-h10"), 'fabric: "hgx-h10" given (did you mean hgx-h100?); allowed: '),
     ],
 )

@@ -86,8 +86,10 @@ def command(algorithm: AlgorithmOptions, options: ScheduleRunOptions, who: Measu
         def build(elements: int | None) -> Schedule:
             return build_by_name(name, collective, replace(inputs, elements=elements), predicted)
 
-        # One schedule per size. An impossible one is refused before any rank starts.
-        example, schedule = build(algorithm.elements), build
+        # One schedule per size, unless the sizes of messages are given. An impossible one is refused before
+        # any rank starts.
+        example = build(algorithm.elements)
+        schedule = build if algorithm.matrix is None else example
     else:
         example = schedule = schedule_from(words, algorithm)
         if ranks is None and environment.ranks() == 1:

@@ -141,7 +141,7 @@ class StagedTransport(MPITransport):
             _, slot, transfer, address, size = ring.travelling.popleft()
             ring.copy(slot, transfer, address, ring.addresses[slot], size, runtime.memcpyHostToDevice)
             ring.copying.append(slot)
-            transfer.left -= 1
+            transfer.pieces_left -= 1
             transfer.coming[peer] -= 1
             transfer.streams.add(ring.stream)
 
