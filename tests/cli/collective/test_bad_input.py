@@ -107,7 +107,7 @@ BAD = [
     ([*MAKE, "optimal", "all-gather", "--fabric", "lightpath:1x2", "--conditions", "bare.json"],
      ["--conditions", "one of the two"]),
     ([*MAKE, "direct", "all-to-all", "-n", "2", "--matrix", "lost.csv"], ["lost.csv"]),
-    ([*MAKE, "direct", "all-to-all", "-n", "2", "--matrix", "ragged.csv"], ["ragged.csv", "row of 1", "one row"]),
+    ([*MAKE, "direct", "all-to-all", "-n", "2", "--matrix", "ragged.csv"], ["ragged.csv", "row of 1"]),
     ([*MAKE, "direct", "all-to-all", "-n", "2", "--matrix", "minus.csv"], ["minus.csv", "-1", "from 0"]),
     ([*MAKE, "direct", "all-gather", "-n", "2", "--matrix", "ragged.csv"], ["--matrix", "all-to-all"]),
     ([*MAKE, "optimal", "all-gather", "--fabric", "switch:2000"], ["--fabric", "switch:2000", "fewer ranks"]),
