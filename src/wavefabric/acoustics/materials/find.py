@@ -67,10 +67,11 @@ class ValueCombinations:
         parts: int,
         tables: "_Tables | None" = None,
     ) -> "_Tables":
-        """Return hash tables of the different combinations in ``pieces`` of the arrays.
+        """Return hash tables of the combinations of values that occur at points in ``pieces`` of the arrays.
 
-        A piece is (plane, first, end), a range of values in a plane. The combinations are added
-        to ``tables``, by default to ``parts`` new ones, one per thread.
+        A combination has one value of each array, at the same point. A piece is (plane, first, end): a range
+        of points of a plane. Combinations are added to ``tables``; without it, to ``parts`` new tables. Each
+        of ``parts`` threads has a table of its own.
         """
         if tables is None:
             positions = np.empty((parts, self._slots), np.int32)

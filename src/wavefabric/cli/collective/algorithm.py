@@ -58,7 +58,7 @@ class AlgorithmOptions:
     )
 
     def message_sizes(self, collective: str | None) -> np.ndarray | None:
-        """Return the numbers of ``--matrix``, shape (ranks, ranks); None if not given."""
+        """Return the elements from each rank (row) to each (column) in the file of ``--matrix``, or None."""
         if self.matrix is None:
             return None
         ensure(collective == "all-to-all", "--matrix", f"given with {collective}", "with all-to-all")

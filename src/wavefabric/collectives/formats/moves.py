@@ -24,7 +24,10 @@ _APART = 1 << 32
 
 
 class LimitExceeded(Exception):
-    """Raised for an exceeded limit of a runtime that other thread blocks might satisfy; it is named."""
+    """Raised, with the name of the limit, if a program exceeds a limit of the runtime that is to run it.
+
+    The same schedule, divided in another way among thread blocks, might stay within the limit.
+    """
 
 
 def proved(

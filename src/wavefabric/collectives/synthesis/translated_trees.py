@@ -101,10 +101,11 @@ def translated_trees(
 
 
 def translated_schedule(collective: str, trees: TranslatedTrees, elements: int, pieces: int) -> Schedule:
-    """Build a collective of `SERVED` over trees of every rank, each with ``pieces`` pieces of a part.
+    """Build a collective of `SERVED` in which each rank is the root of translated copies of ``trees``.
 
-    A tree of depth d takes d + pieces − 1 rounds of communication, an all-reduce twice as many. Of several
-    terms of a sum that arrive in one round all but the first wait in ``scratch``.
+    Each tree carries an equal part of the root's data, in ``pieces`` pieces, one after the other. A tree of
+    depth d takes d + pieces − 1 rounds of communication, an all-reduce twice as many. If several terms of a
+    sum arrive in a round, the first is added at once and the others wait in ``scratch``.
     """
     ranks, count = trees.level.size, len(trees.parent)
     tree, y = (each.ravel() for each in np.indices((count, ranks - 1)))

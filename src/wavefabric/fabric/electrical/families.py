@@ -86,11 +86,12 @@ class Network:
 def make_nodes(
     sizes: tuple[int, ...], inside: Link, network: Network
 ) -> tuple[tuple[str, ...], tuple[Link, ...]]:
-    """Return switches and links of nodes of GPUs on a network.
+    """Return the names of the switches, and the links, of nodes of GPUs that a network joins.
 
-    Each node has a switch for its GPUs; ``inside`` is a template of the links to it. Where a node has as many
-    adapters as GPUs, each GPU is linked to its leaf; else neighbouring GPUs share an adapter, which is a
-    switch, and each GPU reaches it with the bandwidth of the adapter. GPUs are numbered node by node.
+    Each node has a switch for its GPUs, with links like ``inside``. If a node has as many adapters as GPUs,
+    each GPU has a link to the leaf of its adapter. If it has fewer, an adapter is a switch of its own,
+    between neighbouring GPUs and the leaf; each of these GPUs has a link of the adapter's bandwidth to it.
+    Only the link to a leaf has the network's latency, not those to spines. GPUs are numbered node by node.
     """
     (nodes, gpus), adapters, nic = sizes, network.adapters, network.link
     leaves = [

@@ -50,11 +50,12 @@ def routed_links(fabric: Fabric, unit: float | None = None) -> Links:
 
 
 def translation_loads(fabric: Fabric, shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
-    """Return the steps by which ranks on a periodic grid may send, and how long these keep links busy.
+    """Return the translations of a periodic grid that every rank can send by, and the load of each.
 
-    Steps are the ranks that rank 0 would reach: along one axis of ``shape``, and where GPUs are joined by
-    direct links, over one of these. A step that some rank lacks is left out. The second array holds the
-    seconds for which each link and port is busy if each rank sends a byte by each step: shape (links, steps).
+    A translation is named by the rank to which it takes rank 0, along one axis of ``shape``. If direct links
+    join the GPUs, only translations over one link count. One that any rank has no route for is left out. The
+    second array, shape (links and ports, translations), has the seconds for which each link or port is busy
+    if all ranks send one byte by that translation.
     """
     ranks = np.arange(fabric.ranks)
     along = [np.arange(1, n) * int(np.prod(shape[axis + 1 :])) for axis, n in enumerate(shape)]

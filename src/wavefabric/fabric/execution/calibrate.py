@@ -59,16 +59,18 @@ def calibrate(
     name: str | None = None,
     algorithms: Sequence[str] = (),
 ) -> tuple[Fabric, dict[str, Any]]:
-    """Fit a fabric to measured tables; return it, its ``numbers``, and per model ``compared`` and ``error``.
+    """Fit latencies and bandwidths of a fabric to tables of nccl-tests; return the fabric and the results.
 
-    For each cost model: choose the fastest of NCCL's algorithms for each row, solve for all numbers with
-    errors relative to the measured times (`robust_fit`), and repeat until nothing changes. What the tables
-    leave open stays as it was. Terms of copy engines and hosts are dropped.
+    Results: ``numbers`` (before and after), and for each cost model ``compared`` (each row beside its
+    prediction) and ``error``. For each cost model, in turn: choose for each row the NCCL algorithm that is
+    predicted to be fastest; fit all numbers to the relative errors (`robust_fit`); repeat until no choice and
+    no number changes. A number that the tables do not determine keeps its value. Terms of copy engines and
+    hosts are dropped.
 
-    Fitted are α and the bandwidth of each kind of links. If the fabric has times of kernels, which do not
-    reach the nominal bandwidth of links, these are fitted instead, and ``flow_bandwidth`` for alpha-beta.
-    ``algorithms`` allows only some of `NCCL_ALGORITHMS`, as ``NCCL_ALGO`` does. `InputError`: a photonic
-    fabric, more ranks than GPUs, an algorithm that NCCL or the fabric lacks, fewer than two sizes.
+    Fitted are α and the bandwidth of each kind of link. A fabric with times of kernels keeps its link
+    bandwidths, which kernels do not reach: there the times of kernels are fitted, and ``flow_bandwidth`` in
+    the α–β model. ``algorithms``: only these of `NCCL_ALGORITHMS`, as with ``NCCL_ALGO``. `InputError`: a
+    photonic fabric, more ranks than GPUs, an algorithm that NCCL or the fabric lacks, fewer than two sizes.
     """
     if isinstance(fabric, PhotonicFabric):
         raise InputError(f"fabric: photonic {fabric.name} given; allowed: electrical ones")

@@ -26,7 +26,11 @@ class ContextCalls:
 
 
 def context_calls(layer: Layer, number: int, strategy: Strategy, precision: Precision) -> ContextCalls | None:
-    """Return the calls of ``layer``, number ``number`` of a model; None if it exchanges nothing."""
+    """Return the calls of context parallelism for the keys and values of a layer.
+
+    ``number``: the index of ``layer`` in the model. None if each sequence is on one GPU, or the layer has no
+    keys and values.
+    """
     count, layout = strategy.context, strategy.layouts[number]
     if count == 1 or not layer.keys_values:
         return None

@@ -26,7 +26,7 @@ class Quantisation:
 
     @property
     def operands(self) -> tuple[float | None, ...]:
-        """Return `ModelGraph.operands`; in a precision without 8 bits None for every layer."""
+        """Return `ModelGraph.operands`, or None for every layer if the precision has none of 8 bits."""
         return self.model.operands if self.precision.operand else (None,) * len(self.model.layers)
 
     def arithmetic(self, number: int) -> str:
@@ -48,10 +48,11 @@ class Quantisation:
         return (elements * self.strategy.samples(number) / parts + parameters) * self.precision.cast
 
     def cast_parameters(self, numbers: Sequence[int], updated: float) -> float:
-        """Return the bytes that a GPU reads and writes to cast the updated parameters of layers.
+        """Return the bytes that a GPU reads and writes to cast parameters to 8 bits after an update.
 
-        ``updated``: parameters of these layers that the GPU updates. If they are gathered in 16 bits, each
-        GPU casts all.
+        ``updated``: how many of these parameters the GPU updates; it casts only these if they are gathered in
+        8 bits. If they are gathered in 16 bits, each GPU casts all that it holds: here, or, where parameters
+        are sharded, in each pass (`cast`); then the result is 0.
         """
         own = sum(self._parameters(number) for number in numbers)
         cast = sum(self._parameters(number) for number in numbers if self.operands[number] is not None)
@@ -60,7 +61,7 @@ class Quantisation:
         return cast * self.precision.cast * updated / own if own else 0.0
 
     def gathered(self, number: int) -> float:
-        """Return the bytes of all parameters of a layer on a GPU in an all-gather."""
+        """Return the bytes that a GPU holds after an all-gather of the parameters of a layer."""
         eight = self.operands[number] is not None
         return self._parameters(number) * (self.precision.gathered if eight else self.precision.activation)
 

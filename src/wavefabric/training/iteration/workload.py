@@ -103,7 +103,10 @@ class ModelPasses:
         return max(here, default=-1)
 
     def _layer(self, of: Callable[..., Work], number: int) -> LayerPass:
-        """Return the pass of a layer over a microbatch, with the casts of its operands."""
+        """Return time, FLOPs and bytes of a layer's pass over a microbatch, with casts of operands to 8 bits.
+
+        ``of``: the function that counts the work of the pass, `forward_work` or `backward_work`.
+        """
         work = self._workload.work(of, number)
         product = self._pass(work, self._quantisation.arithmetic(number))
         cast = self._quantisation.cast(number, of is backward_work)

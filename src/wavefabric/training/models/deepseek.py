@@ -16,7 +16,10 @@ PLAIN, ROTARY, VALUE = 128, 64, 128
 
 
 def deepseek_v3(name: str, tokens: int = 4096) -> ModelGraph:
-    """Build DeepSeek-V3 without multi-token prediction: 671 026 404 352 parameters, 37 G a token."""
+    """Build DeepSeek-V3 without multi-token prediction: 671 026 404 352 parameters.
+
+    A token uses some 37 · 10⁹ of them.
+    """
     whole("tokens", tokens, 1, MOST_TOKENS)
     graph = GraphBuilder()
     graph.block = "embedding"

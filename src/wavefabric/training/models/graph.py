@@ -186,11 +186,12 @@ class ModelGraph:
 
     @cached_property
     def operands(self) -> tuple[float | None, ...]:
-        """Return the elements per sample that each layer's forward pass casts if products have 8 bits.
+        """Return for each layer how many elements per sample its forward pass casts to 8 bits; None if none.
 
-        An input of several layers is cast at the first; experts cast the tokens that reach them. None: not a
-        matrix product, or one that a loss or experts read: logits and routers stay in 16 bits (Transformer
-        Engine, torchtitan).
+        None: the layer is not a matrix product, or its result is read by a softmax or is the router of
+        experts. Logits and routers stay in 16 bits (Transformer Engine, torchtitan). An array that several
+        layers read is counted at the first of them. A layer of experts casts each token once per expert that
+        the token goes to.
         """
         seen: set[str] = set()
         result: list[float | None] = []

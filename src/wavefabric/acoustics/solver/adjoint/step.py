@@ -180,7 +180,10 @@ class AdjointStep:
             self._stages.divergence(forward.u, self._rate)
 
     def forward_after_step(self, forward: Fields) -> Fields:
-        """Return the forward fields after a step, copied if those before it are needed at the same time."""
+        """Return the forward fields after a step: ``forward`` itself, or a copy if they will be overwritten.
+
+        A copy is made if the derivatives also need the fields before the step at the same time.
+        """
         if self.after_step is None:
             return forward
         copied = self.after_step

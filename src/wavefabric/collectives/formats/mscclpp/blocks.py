@@ -227,10 +227,12 @@ class PlanWriter:
         self.todo = []
 
     def _order(self, number: int, block: _Block) -> None:
-        """Add a signal and a wait, so that access ``number`` precedes the next operation of ``block``.
+        """Make ``block`` wait, before its next operation, until access ``number`` is done.
 
-        With it goes all that its block, or the caller of a rank, did before. If it is an access of ``block``,
-        only the block's threads must meet.
+        If another thread block made the access, that block sends a signal (on the same GPU: releases a
+        semaphore) and ``block`` waits for it. So ``block`` is also ordered after all that the other block did
+        or waited for before. Numbers below the number of GPUs stand for the start of a call on each rank. If
+        ``block`` made the access itself, it is enough that its threads meet.
         """
         there, begin = self.by[number], number < self.arrays.gpus
         if there is block:

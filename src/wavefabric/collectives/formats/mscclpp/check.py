@@ -24,10 +24,11 @@ def run_order(program: PlanProgram) -> list[PlanOperation]:
 
 
 class _Block:
-    """How far a thread block has come in the replay of a call, with events of an `EventLog`.
+    """Holds the progress of a thread block while a call is replayed; numbers are events of an `EventLog`.
 
-    ``met``: its threads last met; ``done``: what they did since is done. ``pending``: by thread, events that
-    only this thread has learned of since; all learn of them when they meet.
+    ``met``: the last event at which all threads of the block met. ``done``: the event at which all that the
+    threads did after ``met`` is done. ``pending``: for each thread, the events that this thread alone has
+    waited for since ``met``; the other threads learn of these events when the block meets again.
     """
 
     def __init__(self, code: list[PlanOperation], log: EventLog, met: int):

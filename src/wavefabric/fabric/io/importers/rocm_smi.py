@@ -80,7 +80,10 @@ def read_rocm_topo(text: str, *, name: str = "rocm-smi", gcn: str | None = None)
 
 
 def _tables(text: str) -> tuple[dict[str, list[list[str]]], dict[int, int]]:
-    """Return the entries of each table of `_ENTRY`, and the NUMA nodes of GPUs, where the text tells them."""
+    """Return the tables between pairs of GPUs in the text by title, and the NUMA node of each GPU.
+
+    Only tables of `_ENTRY` are read. A table or NUMA node that the text does not have is left out.
+    """
     tables: dict[str, list[list[str]]] = {}
     numa, title, columns = {}, "", []
     for line in map(str.strip, text.splitlines()):
