@@ -698,6 +698,7 @@ def test_costs_refuse_what_has_no_use(command, tmp_path, words, message):
     assert err.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_times_of_nccl_tests_beside_the_prediction(command):
     table = DATA.parent / "nccl_tests" / "h100-azure.txt"
     words = "all-reduce", "--fabric", "hgx-h100", "--nccl-tests", table
