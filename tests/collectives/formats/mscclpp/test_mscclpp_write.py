@@ -41,7 +41,8 @@ def test_round_trip(case, proto):
     verify(back)
     wanted, result = operation(schedule), operation(back)
     assert (result.collective, result.root) == (wanted.collective, wanted.root)
-    names = {} if collective == "all-to-all" else {"send": "input", "recv": "output"}
+    # An all-to-all of one rank is read back as a copy.
+    names = {} if "send" in back.buffers else {"send": "input", "recv": "output"}
     assert Counter(_moved(back, {})) == Counter(_moved(schedule, names))
     assert back.communication_rounds <= schedule.communication_rounds
 
