@@ -45,6 +45,16 @@ def log2_ticks(axes: Any, values: Sequence[int]) -> None:
     axes.minorticks_off()
 
 
+def ratio_axes(axes: Any, rows: Sequence[str], limits: tuple[float, float], ticks: Sequence[float]) -> None:
+    """Name the rows of a figure of ratios, one below the other from y = 0 on, on a logarithmic x axis."""
+    axes.set_yticks(range(len(rows)), rows, fontsize=7)
+    axes.set_ylim(-1, len(rows))
+    axes.set_xscale("log")
+    axes.set_xlim(*limits)
+    axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    axes.minorticks_off()
+
+
 def folder(script: str, output: Path | None) -> Path:
     """Where a script writes: the folder asked for, or its own."""
     return output or Path(os.path.relpath(Path(script).parent))

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 sys.path.append(str(Path(__file__).resolve().parents[2]))
 
-from papers.common import command, run
+from papers.common import command, ratio_axes, run
 from papers.synthesis.topology_reasons import reason
 from papers.synthesis.topology_rows import ROWS, Row
 from wavefabric.base.arguments import positive, whole
@@ -168,13 +168,8 @@ def plot(result: dict[str, Any], path: Path) -> None:
         ratios = [(one["ratio"], i) for i, one in enumerate(rows) if one["published"]]
         axes.plot(*zip(*ratios, strict=True), "o", color=BLUE, markersize=4, label="ours over published")
         words = [(one["fabric"], one["collective"], size_words(one["nbytes"]), one["by"]) for one in rows]
-        axes.set_yticks(at, [", ".join(filter(None, each)) for each in words], fontsize=7)
-        axes.set_ylim(-1, len(rows))
-        axes.set_xscale("log")
-        axes.set_xlim(0.4, 20)
-        ticks = (0.5, 1, 2, 5, 10)
-        axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
-        axes.minorticks_off()
+        names = [", ".join(filter(None, each)) for each in words]
+        ratio_axes(axes, names, (0.4, 20), (0.5, 1, 2, 5, 10))
         axes.set_xlabel("time over published, and over the bound of any schedule")
         axes.legend(loc="lower right", fontsize=7)
 

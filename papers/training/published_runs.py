@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 sys.path.append(str(Path(__file__).resolve().parents[2]))
 
-from papers.common import command, run
+from papers.common import command, ratio_axes, run
 from papers.training.published_models import gpt, llama
 from papers.training.published_rows import RUNS
 from papers.training.published_run import LINKS, Run
@@ -236,13 +236,7 @@ def plot(result: dict[str, Any], path: Path) -> None:
         axes.plot(
             [one["ratio"] for one in runs], range(len(runs)), "o", color=BLUE, markersize=4, label="simulated"
         )
-        axes.set_yticks(range(len(runs)), names, fontsize=7)
-        axes.set_ylim(-1, len(runs))
-        axes.set_xscale("log")
-        axes.set_xlim(0.6, 5)
-        ticks = (0.7, 0.85, 1, 1.15, 1.5, 2, 3, 4)
-        axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
-        axes.minorticks_off()
+        ratio_axes(axes, names, (0.6, 5), (0.7, 0.85, 1, 1.15, 1.5, 2, 3, 4))
         axes.set_xlabel("simulated speed over published")
         axes.legend(loc="lower right", fontsize=7)
 

@@ -82,7 +82,7 @@ def fastest_schedule(
     until: float = inf,
     progress: Callable[[str], object] = lambda text: None,
 ) -> FastestSchedule:
-    """Return the fastest schedule of ``nbytes`` B of the whole array, of all that the methods find.
+    """Return the fastest schedule of ``nbytes`` B of the whole array, verified, of all that the methods find.
 
     Methods: every algorithm of the registry; on machines that repeat along the axes of a grid, trees of one
     GPU and their translations; spanning trees over evenly divided links and over the division of
@@ -292,7 +292,7 @@ class _Search:
                 verify(schedule)
                 return schedule
 
-            # Twice as many as other methods may have: these schedules are made as whole arrays.
+            # Four times as many as other methods may have: these schedules are made as whole arrays.
             yield from self._pipelines(pipeline, 4 * MOST_CHUNKS // (fabric.ranks**2 * count), make)
 
     def _pipelines(

@@ -243,8 +243,13 @@ class _Numbered(Progress):
     """Shows progress through another `Progress`, with a prefix such as the number of the current run."""
 
     def __init__(self, progress: Progress, prefix: str):
-        self._start, self._prefix = progress.start, prefix
-        self.update, self.finish = progress.update, progress.finish  # type: ignore[method-assign]
+        self._progress, self._prefix = progress, prefix
 
     def start(self, total_steps: float | None, label: str) -> None:
-        self._start(total_steps, self._prefix + label)
+        self._progress.start(total_steps, self._prefix + label)
+
+    def update(self, done: float, message: str = "") -> None:
+        self._progress.update(done, message)
+
+    def finish(self) -> None:
+        self._progress.finish()

@@ -122,10 +122,10 @@ class Recorder:
         for name in (*self._layout.points, *self._layout.fields):
             quantity = quantity_of(name)
             if quantity is not None and quantity.statistic is not None:
-                kept = self._statistic_kinds[name] = quantity.statistic
+                statistic = self._statistic_kinds[name] = quantity.statistic
                 size = shape if quantity.kind == "field" else self.samples
-                self.statistics[name] = device.empty(size, np.float64 if kept.double else dtype)
-                self.statistics[name][...] = kept.start
+                self.statistics[name] = device.empty(size, np.float64 if statistic.double else dtype)
+                self.statistics[name][...] = statistic.start
         self._tones = sum_names(self._recording)
         for name, quantity, _ in self._tones:
             self.statistics[name] = device.zeros(shape if quantity.kind == "field" else self.samples, dtype)

@@ -101,12 +101,12 @@ def command(algorithm: source.RankedAlgorithmOptions, circuit: CircuitOptions, o
     else:
         refuse(changed(circuit, "circuits"), "with --algorithms", "with one schedule")
         chosen = _compared(options.algorithms, words, algorithm, setting.fabric, left_out)
-        times = _measured(options.nccl_tests, str(words and words[0]), ranks)
+        times = _measured(options.nccl_tests, words[0] if words else "", ranks)
     bytes_each = sorted(times) if times and options.bytes is None else bytes_each
     if options.algorithms and words and _OPTIMAL in _listed(options.algorithms):
         chosen[_OPTIMAL] = _optimal(words[0], algorithm, setting.fabric, bytes_each, options.model)
-    own = None if times else source.own_bytes(each.schedule for each in chosen.values())
-    bytes_each = [own] if options.bytes is None and own else bytes_each
+    recorded = None if times else source.own_bytes(each.schedule for each in chosen.values())
+    bytes_each = [recorded] if options.bytes is None and recorded else bytes_each
     chosen = {name: replace(each, measured=times) for name, each in chosen.items()}
     costed = _all_costed(chosen, setting, bytes_each, options, left_out)
     written = []
@@ -216,13 +216,13 @@ def _every(
     refusals: dict[str, str] = {}
     for candidate in candidates.choices:
         name = word = candidate.algorithm
-        own = _settings(name, collective, options)
+        fixed = _settings(name, collective, options)
         usual = algorithm_grid(name, ranks, fabric) or near_square(ranks)
-        if own.grid is None and candidate.grid not in (None, usual):
+        if fixed.grid is None and candidate.grid not in (None, usual):
             word += ":" + "x".join(map(str, candidate.grid))
-        if own.radix is None and candidate.radix not in (None, 2):
+        if fixed.radix is None and candidate.radix not in (None, 2):
             word += f":{candidate.radix}"
-        if own.parts == 1 and candidate.pieces > 1:
+        if fixed.parts == 1 and candidate.pieces > 1:
             word += f":{candidate.pieces}"
         settings = _settings(word, collective, options)
         if why := why_refused(name, collective, ranks, **settings.registry(name, ranks, fabric)):

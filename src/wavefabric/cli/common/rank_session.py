@@ -50,10 +50,10 @@ def start_ranks(options: RankedOptions, as_json: bool, least: int = 2) -> "Ranks
     # Only the launcher can enable device memory in MPI.
     seen = "mpi-cuda" in names or ("all" in names and find_spec("libucx") is not None)
     seen = seen and (options.ranks or 1) > 1 and options.device != "cpu" and cuda_count() > 0
-    chosen = replace(options, transport="mpi-cuda" if seen else None)
-    chosen.check()
-    common_ranks.start(chosen, None, lambda: _ring(chosen.count), as_json)
-    gpus = chosen.gpus(lambda: _ring(chosen.count)) if environment.ranks() > 1 else None
+    session = replace(options, transport="mpi-cuda" if seen else None)
+    session.check()
+    common_ranks.start(session, None, lambda: _ring(session.count), as_json)
+    gpus = session.gpus(lambda: _ring(session.count)) if environment.ranks() > 1 else None
     ranks = Ranks(names, options.device, options.threads, gpus, least)
     options.invocation.comm = ranks.base
     return ranks

@@ -75,7 +75,9 @@ def _along_trees(
             for parent, node in over_nodes
         ]
     )
-    count, depth = len(parents), _depths(parents)
+    count = len(parents)
+    # For `trees.depths` positions begin at 1.
+    depth = np.stack([trees.depths(np.concatenate(([0], parent + 1)))[1:] for parent in parents])
     number, child = np.nonzero(parents >= 0)
     above = parents[number, child]
     # Children in other nodes come before the next rank of the chain, and among them the left one first.
@@ -127,12 +129,3 @@ def _parents_of_ranks(
         line = np.concatenate(([root], line[line != root]))
         above[line] = np.concatenate(([-1], line[:-1]))
     return above
-
-
-def _depths(parents: np.ndarray) -> np.ndarray:
-    """Return the depth of each rank in each tree, 0 for the topmost: shape (trees, ranks)."""
-    depth, above = np.zeros(parents.shape, np.int64), parents
-    while (above >= 0).any():
-        depth += above >= 0
-        above = np.where(above >= 0, np.take_along_axis(parents, np.maximum(above, 0), axis=1), -1)
-    return depth

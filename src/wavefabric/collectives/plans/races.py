@@ -88,10 +88,10 @@ def unordered(
         number = within_groups(group[np.array(order, np.int64)[times]])[number]
     width = max(1, _BITS // max(1, len(order)))
     for first in range(0, int(number.max(initial=-1)) + 1, width):
-        here = np.flatnonzero((number >= first) & (number < first + width))
-        then, before = later[here], earlier[here]
+        batch = np.flatnonzero((number >= first) & (number < first + width))
+        then, before = later[batch], earlier[batch]
         bits, history = ([0] * (len(order) + 1) for _ in range(2))
-        for event, bit in zip(before.tolist(), (number[here] - first).tolist(), strict=True):
+        for event, bit in zip(before.tolist(), (number[batch] - first).tolist(), strict=True):
             bits[event] = 1 << bit
         for event in order[time[before].min() : time[then].max() + 1]:
             past = bits[event]
@@ -99,5 +99,5 @@ def unordered(
                 past |= history[cause]
             history[event] = past
         pairs = zip(then.tolist(), before.tolist(), strict=True)
-        result[here] = [not history[event] & bits[other] for event, other in pairs]
+        result[batch] = [not history[event] & bits[other] for event, other in pairs]
     return result

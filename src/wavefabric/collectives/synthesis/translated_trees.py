@@ -48,10 +48,10 @@ class TranslatedTrees:
         return int(self.level.max())
 
 
-def shifted(rank: np.ndarray, by: np.ndarray, shape: Sequence[int]) -> np.ndarray:
-    """Return the ranks whose positions on a periodic grid are those of ``rank`` plus those of ``by``."""
+def shifted(rank: np.ndarray, by: np.ndarray, shape: Sequence[int], times: int = 1) -> np.ndarray:
+    """Return the ranks at the positions of ``rank`` plus ``times`` those of ``by``, on a periodic grid."""
     positions = (
-        (a + b) % n
+        (a + times * b) % n
         for a, b, n in zip(np.unravel_index(rank, shape), np.unravel_index(by, shape), shape, strict=True)
     )
     return np.ravel_multi_index(tuple(positions), tuple(shape))
@@ -67,7 +67,7 @@ def translated_trees(
     None if the steps do not reach all ranks; `OutOfTime` after ``until``.
     """
     ranks = int(np.prod(shape))
-    from_ = shifted(np.arange(ranks)[:, None], _negative(differences, shape)[None], shape)
+    from_ = shifted(np.arange(ranks)[:, None], differences[None], shape, -1)
     level = np.full(ranks, -1)
     level[0] = depth = 0
     while (level < 0).any():
@@ -144,12 +144,6 @@ def translated_schedule(collective: str, trees: TranslatedTrees, elements: int, 
     if collective != "reduce-scatter":
         parts.append(transfers(first + level, above, below, chunk))
     return assemble(f"translated trees {collective}", conditions, parts, scratch)
-
-
-def _negative(differences: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    positions = np.unravel_index(differences, shape)
-    back = tuple(-each % n for each, n in zip(positions, shape, strict=True))
-    return np.ravel_multi_index(back, shape)
 
 
 class _Program:

@@ -110,8 +110,8 @@ class StaticRoutes:
         if self.fabric.multipath == "ecmp":
             count = np.bincount(row, minlength=wire.size)
             pair = self.number[sender] * gpus + self.number[goal]
-            chosen = _hash(pair, self.number[self.wires.source[wire]]) % count
-            row, each = np.arange(wire.size), each[np.cumsum(count) - count + chosen]
+            member = _hash(pair, self.number[self.wires.source[wire]]) % count
+            row, each = np.arange(wire.size), each[np.cumsum(count) - count + member]
             return row, each, np.ones(wire.size)
         return row, each, rate / np.bincount(row, rate, wire.size)[row]
 

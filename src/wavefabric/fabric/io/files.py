@@ -97,7 +97,9 @@ def _read(path: Path) -> Fabric | PhotonicFabric:
         if kind == "toml":
             return from_toml(text)
         fabric = import_fabric(text, kind, name=path.stem)
-        if "that names no" in fabric.description:
+        from wavefabric.fabric.io.importers.nccl_xml import LACKING  # late, as the importers
+
+        if fabric.description.endswith(LACKING):
             command = f"wavefabric fabric show {path} --nvlinks N --save mine.toml"
             warnings.warn(f"{path}: {fabric.description}; `{command}` adds them", stacklevel=2)
         return fabric

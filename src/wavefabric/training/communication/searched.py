@@ -8,7 +8,6 @@ from wavefabric.collectives.candidates import Choice
 from wavefabric.collectives.conditions import CUT_BY_RANK, layout, whole_elements
 from wavefabric.collectives.synthesis.deadline import now
 from wavefabric.collectives.synthesis.problem import Undecided
-from wavefabric.collectives.verify import verify
 from wavefabric.fabric.cost_models.cost import AnyFabric
 from wavefabric.fabric.electrical.fabric import Fabric
 from wavefabric.fabric.electrical.subfabric import subfabric
@@ -65,7 +64,6 @@ def _search(part: Fabric, collective: str, number: int) -> tuple[Choice, Built] 
         best = fastest_schedule(collective, part, float(CLASS) ** number, until=now() + SECONDS)
     except (Undecided, InputError):
         return None
-    verify(best.schedule)
     elements = whole_elements(best.schedule)
     return Choice(f"searched: {best.method}"), Built(replace(best.schedule, pre={}, post={}), elements)
 

@@ -1,9 +1,8 @@
 """Build DeepSeek-V3 (arXiv:2412.19437): attention with low-rank keys and values, and a mixture of experts."""
 
-from wavefabric.base.arguments import whole
 from wavefabric.training.models.graph import ModelGraph
 from wavefabric.training.models.layers import SOFTMAX_FLOPS, GraphBuilder
-from wavefabric.training.models.transformers import MOST_TOKENS, experts, feed, swiglu, vocabulary_head
+from wavefabric.training.models.transformers import decoder, experts, feed, swiglu
 
 VOCABULARY, BLOCKS, WIDTH = 129_280, 61, 7168
 #: Blocks at the start with one wide network instead of experts, and its inner width.
@@ -20,24 +19,19 @@ def deepseek_v3(name: str, tokens: int = 4096) -> ModelGraph:
 
     A token uses some 37 · 10⁹ of them.
     """
-    whole("tokens", tokens, 1, MOST_TOKENS)
-    graph = GraphBuilder()
-    graph.block = "embedding"
-    hidden = graph.embedding("word", (tokens,), VOCABULARY, WIDTH)
-    for number in range(BLOCKS):
-        graph.block = f"block {number}"
-        normed = graph.normalisation("attention norm", hidden, scales=1)
-        hidden = graph.sum("attention sum", [hidden, _latent_attention(graph, normed)])
-        hidden = feed(graph, hidden, lambda source, dense=number < DENSE: _network(graph, source, dense))
-    vocabulary_head(graph, hidden, VOCABULARY)
-    return ModelGraph(
-        name,
-        tuple(graph.layers),
-        f"sequence of {tokens} tokens",
+    return decoder(
+        name, tokens, (VOCABULARY, WIDTH), BLOCKS, _block,
         description=f"{BLOCKS} blocks of width {WIDTH}, {EXPERTS} experts and a shared one, 8 a token",
         source="batch: up to 15360 sequences of 4096 on 2048 GPUs, AdamW (arXiv:2412.19437, sections 3.1 and "
         "4.2); 1 per GPU is ours",
-    )
+    )  # fmt: skip
+
+
+def _block(graph: GraphBuilder, hidden: str, number: int) -> str:
+    """Add a block: attention, and a feed-forward network, each with a normalisation and a residual sum."""
+    normed = graph.normalisation("attention norm", hidden, scales=1)
+    hidden = graph.sum("attention sum", [hidden, _latent_attention(graph, normed)])
+    return feed(graph, hidden, lambda source: _network(graph, source, number < DENSE))
 
 
 def _latent_attention(graph: GraphBuilder, source: str) -> str:

@@ -106,14 +106,29 @@ def llama(
     ``network(graph, source)`` adds the feed-forward network of a block. ``recipe``: batch, description and
     source of the `ModelGraph`.
     """
+
+    def block(graph: GraphBuilder, hidden: str, _: int) -> str:
+        return feed(graph, attend(graph, hidden, *heads), lambda source: network(graph, source))
+
+    return decoder(name, tokens, (vocabulary, width), blocks, block, **recipe)
+
+
+def decoder(
+    name: str, tokens: int, words: tuple[int, int], blocks: int, block: Callable[..., str], **recipe: Any
+) -> ModelGraph:
+    """Build a decoder for sequences of ``tokens`` tokens: word embeddings, blocks and the head.
+
+    ``words``: number of words, and features of each. ``block(graph, source, number)`` adds a block.
+    ``recipe``: batch, description and source of the `ModelGraph`.
+    """
     whole("tokens", tokens, 1, MOST_TOKENS)
     graph = GraphBuilder()
     graph.block = "embedding"
-    hidden = graph.embedding("word", (tokens,), vocabulary, width)
+    hidden = graph.embedding("word", (tokens,), *words)
     for number in range(blocks):
         graph.block = f"block {number}"
-        hidden = feed(graph, attend(graph, hidden, *heads), lambda source: network(graph, source))
-    vocabulary_head(graph, hidden, vocabulary)
+        hidden = block(graph, hidden, number)
+    vocabulary_head(graph, hidden, words[0])
     return ModelGraph(name, tuple(graph.layers), f"sequence of {tokens} tokens", **recipe)
 
 

@@ -165,13 +165,13 @@ class MscclAlgorithm:
         ready: tuple[list[int], ...] = ([], [], [])
         for row in np.flatnonzero(missing == 0)[::-1].tolist():
             ready[urgency[row]].append(row)
-        left, order = missing.tolist(), []
+        open_causes, order = missing.tolist(), []
         while any(ready):
             row = next(rows for rows in ready if rows).pop()
             order.append(row)
             for other in following[row]:
-                left[other] -= 1
-                if not left[other]:
+                open_causes[other] -= 1
+                if not open_causes[other]:
                     ready[urgency[other]].append(other)
         return order
 
