@@ -1,5 +1,6 @@
 """Provides `simulate` and `prepare`, which check the arguments, run a simulation and return its results."""
 
+import math
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -36,8 +37,11 @@ from wavefabric.acoustics.stack import (
 from wavefabric.base.arguments import instance, is_whole, positive
 from wavefabric.base.errors import InputError, choice, ensure, require
 from wavefabric.base.results.file import ResultWriter
+from wavefabric.runtime.device.base import Device
 from wavefabric.runtime.lifecycle.collective_checks import locked_by_first_rank, on_first_rank
 
+#: Free bytes per grid point with which a GPU prepares an initial pressure.
+_FREE_PER_POINT = 128
 #: Quantities recorded if there is no sensor.
 WITHOUT_SENSOR = ("p_max_all", "p_final")
 
@@ -84,15 +88,25 @@ def to_problem(
 
 
 def _with_source(
-    grid: Grid, silent: Problem, source: Any, sensor: Sensor | None, steps: int
+    grid: Grid,
+    silent: Problem,
+    source: Any,
+    sensor: Sensor | None,
+    steps: int,
+    device: Device | None = None,
 ) -> tuple[Problem, Recording]:
-    """Return the problem ``silent`` with a source and a number of steps, and the `Recording` of a sensor."""
+    """Return the problem ``silent`` with a source and a number of steps, and the `Recording` of a sensor.
+
+    With ``device`` the initial pressure of a `Source` is an array on this GPU.
+    """
     right = is_whole(steps) and 1 <= steps <= MOST_STEPS
     require(right, "steps", steps, f"a whole number from 1, up to {MOST_STEPS}")
     recording = (Sensor(record=WITHOUT_SENSOR) if sensor is None else sensor).on(grid)
+    where = grid, silent.sound_speed, silent.dt
     if isinstance(source, Source):
-        source = source.lasting(silent.dt, int(steps))
-    sources = source.on(grid, silent.sound_speed, silent.dt)
+        sources = source.lasting(silent.dt, int(steps)).on(*where, device)
+    else:
+        sources = source.on(*where)
     return silent.with_medium(steps=int(steps), **sources), recording
 
 
@@ -154,7 +168,7 @@ def simulate(
     """
     check_inputs(grid, medium, source, sensor)
     prepared = PreparedSimulation(grid, medium, SimulateSettings(**options))
-    return solve(*prepared.problem(source, sensor, prepared.settings), grid)
+    return solve(*prepared.problem(source, sensor, prepared.settings, on_device=True), grid)
 
 
 def solve(
@@ -228,7 +242,7 @@ class PreparedSimulation:
         """
         for name in options:
             choice("prepared.simulate", name, _OF_A_SOURCE)
-        stated = self.problem(source, sensor, replace(self.settings, **options))
+        stated = self.problem(source, sensor, replace(self.settings, **options), on_device=True)
         results = solve(*stated, self.grid, setup=self.setup())
         self.stable = True
         return results
@@ -321,12 +335,14 @@ class PreparedSimulation:
         ]
 
     def problem(
-        self, source: Any, sensor: Sensor | None, settings: SettingsType
+        self, source: Any, sensor: Sensor | None, settings: SettingsType, on_device: bool = False
     ) -> tuple[Problem, Recording, SettingsType]:
         """Return problem, recording and settings of a run with these arguments and the settings ``settings``.
 
         The returned settings skip the stability check if the time step is known to be stable. Without a
-        sensor the quantities ``how.record`` are recorded, by default ``p_max_all`` and ``p_final``.
+        sensor the quantities ``how.record`` are recorded, by default ``p_max_all`` and ``p_final``. With
+        ``on_device`` an initial pressure is an array on the GPU of the run, if this has one to itself and no
+        checkpoint.
         """
         check_inputs(self.grid, self.medium, source, sensor)
         right = settings.steps is None or settings.t_end is None
@@ -337,8 +353,18 @@ class PreparedSimulation:
         silent = self._medium()
         steps = settings.steps
         steps = self.grid.steps(self.medium, silent.dt, settings.t_end) if steps is None else steps
-        problem, recording = _with_source(self.grid, silent, source, sensor, steps)
+        device = self._device_of_fields(settings) if on_device else None
+        problem, recording = _with_source(self.grid, silent, source, sensor, steps, device)
         return problem, recording, replace(settings, check_stability=not self.stable)
+
+    def _device_of_fields(self, settings: RunSettings) -> Device | None:
+        """Return the GPU on which an initial pressure may be prepared; None if it is to stay on the host."""
+        comm, device = settings.ranks, settings.ranks.device
+        apart = comm.size > 1 or settings.checkpoints is not None or self.grid.axisymmetric
+        if device.name == "cpu" or apart:
+            return None
+        # The pressure, its copy with a PML and its spectrum must fit beside the fields.
+        return device if device.memory()[0] > _FREE_PER_POINT * math.prod(self.grid.total_shape) else None
 
     def _medium(self) -> Problem:
         """Return the problem without sources; its time step is stable if it was derived from ``cfl``."""

@@ -35,6 +35,12 @@ extern "C" __global__ void scale_spectrum(int nx, int ny, Complex *spectrum, con
     spectrum[i] = spectrum[i] * op[i];
 }
 
+extern "C" __global__ void apply_window(int nx, int ny, Complex *spectrum, const double *z_squares, const double *y_squares,
+                                        const double *x_squares, const double *table, Index count) {
+    POINT(nx, ny);
+    spectrum[i] = spectrum[i] * (REAL)window_at(z_squares[z] + y_squares[y] + x_squares[x], table, count);
+}
+
 extern "C" __global__ void ring_divergence_spectra(int nx, int ny, Complex *sx, Complex *sr, FACTOR quotient, IN kappa,
                                                    FACTOR dx, FACTOR dr) {
     POINT(nx, ny);
@@ -312,6 +318,22 @@ extern "C" __global__ void square_sums(double *partials, Index, const REAL *sums
     if (threadIdx.x) return;
     partials[2 * blockIdx.x] = one;
     partials[2 * blockIdx.x + 1] = other;
+}
+
+extern "C" __global__ void squared_slopes(double *partials, Index, const REAL *field, int nx, int ny, int nz) {
+    __shared__ double shared[256];
+    const Index row = nx, plane = row * ny, points = plane * nz;
+    double sums[4] = {};
+    for (Index i = blockIdx.x * (Index)blockDim.x + threadIdx.x; i < points; i += (Index)gridDim.x * blockDim.x) {
+        if (i % row + 1 < row) sums[0] += squared_slope(field[i], field[i + 1]);
+        if (i % plane + row < plane) sums[1] += squared_slope(field[i], field[i + row]);
+        if (i + plane < points) sums[2] += squared_slope(field[i], field[i + plane]);
+        sums[3] += squared_slope(0, field[i]);
+    }
+    for (int k = 0; k < 4; ++k) {
+        const double sum = joined(sums[k], shared, [](double a, double b) { return a + b; });
+        if (threadIdx.x == 0) partials[4 * blockIdx.x + k] = sum;
+    }
 }
 
 extern "C" __global__ void tick(Index *clock) { *clock += 1; }
