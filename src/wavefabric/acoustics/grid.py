@@ -292,7 +292,7 @@ def auto_pml_size(n: int, sizes: range, sides: int = 2) -> int:
     """Return the PML size for which the largest prime factor of an axis of ``n`` points plus PML is smallest.
 
     The size is one of ``sizes``. With a PML on one side only (``sides`` is 1), as along a radius, the total
-    is even: a GPU transforms no odd length.
+    is even, as transforms of other lengths take longer.
     """
     # min() keeps the first of equally good sizes, the thinnest.
     fits = [size for size in sizes if sides == 2 or (n + size) % 2 == 0]

@@ -34,8 +34,8 @@ every factor 1/N of the transforms.
   each check of the energy, every ``every`` steps and after the last of the ``steps``. ``square_sums``: the
   sums of squares of this part and of p.
 - ``apply_window``: multiplies a spectrum by a ``table`` at R √s, where R is its last index and s the sum of
-  ``x_squares``, ``y_squares`` and ``z_squares``. ``squared_slopes``: for each part of a field, sums of squared
-  differences of neighbours along x, y and z, and of squared values.
+  ``x_squares``, ``y_squares`` and ``z_squares``. ``squared_slopes``: for each part of a field, sums of
+  squared differences of neighbours along x, y and z, and of squared values.
 """
 
 from wavefabric.runtime.kernels.table import kernel_table

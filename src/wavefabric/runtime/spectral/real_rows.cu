@@ -39,3 +39,44 @@ struct RealRows {
         });
     }
 };
+
+// The same for rows with an odd number N of points: AXIS is an `EverySecond`. Value (N - 1)/2 is x[N - 1] + 0 i; half
+// spectra have (N + 1)/2 entries. The factors are followed by the first (N + 1)/2 of the N roots of unity.
+template <class AXIS>
+struct OddRows {
+    typedef AXIS A;
+    typedef typename A::Layout L;
+    static constexpr int half = A::points - 1, n = A::frequencies;
+
+    template <class F>
+    static __device__ __forceinline__ void back(Complex *v, Complex *shared, const Complex *twiddle, F entry) {
+        const Complex *roots = L::late ? fresh(twiddle + A::table) : twiddle + A::table;
+        A::far(v, [&](Complex &value, int k) {
+            const bool mirrored = k > half;
+            const int at = mirrored ? n - k : k;
+            Complex p = entry(at), root = roots[at];
+            if (k == 0) p.y = 0;  // zero for a real row
+            if (mirrored) p = conjugate(p);
+            else root = conjugate(root);
+            const Complex odd = p * root;
+            value = {p.y + odd.x, p.x - odd.y};  // p + i odd, swapped
+        });
+        A::back(v, shared, twiddle);
+    }
+
+    template <class F>
+    static __device__ __forceinline__ void forth(Complex *v, Complex *shared, const Complex *twiddle, F put) {
+        A::near(v, [&](Complex &value, int j) { if (j == half) value.y = 0; });
+        A::forth(v, shared, twiddle);
+        L::sync();
+        A::far(v, [&](Complex &value, int k) { shared[L::at(k)] = value; });
+        L::sync();
+        const Complex *roots = L::late ? fresh(twiddle + A::table) : twiddle + A::table;
+        A::far(v, [&](Complex &value, int k) {
+            if (k > half) return;
+            const Complex p = value * (REAL)0.5, q = conjugate(shared[L::at(k ? n - k : 0)]) * (REAL)0.5;
+            const Complex even = p + q, odd = (p - q) * roots[k];
+            put(k, Complex{even.x + odd.y, even.y - odd.x});  // even - i odd
+        });
+    }
+};
