@@ -73,7 +73,7 @@ def test_advice():
         (note,) = advice(gpu, problem(shape), np.float32)
         points = " x ".join(str(n) for n in shape if n > 1)
         assert note.startswith(f"transforms of whole arrays of {points} points; ")
-        most = f"of at most 13630 points along x (a third as many if odd) and 3072 along {across}"
+        most = f"of at most 13630 points along x (half as many if odd) and 3072 along {across}"
         assert note.endswith(f"{most} (half as many with prime factors above 13)")
     shape = (24, 24, 24)
     (note,) = advice(gpu, problem(shape), np.float32, decompose(shape, 4, Decomposition("global", (1, 2, 2))))

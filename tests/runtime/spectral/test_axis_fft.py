@@ -100,7 +100,8 @@ class Configuration:
         layout = f"{self.layout}<{self.inner}, {self.threads}, {self.tile}, {str(self.late).lower()}>"
         axis = f"Axis<{layout}, Radices<{forth}>, Radices<{back}>>"
         if self.odd:
-            axis = f"OddRows<EverySecond<{axis}, {self.odd}>>"
+            direct = f"OddRows<{axis}, {self.odd}>"
+            axis = direct if self.odd == self.inner else f"ConvolvedOddRows<EverySecond<{axis}, {self.odd}>>"
         else:
             axis = f"OfLength<{axis}, {self.points}>::Type"
             axis = f"RealRows<{axis}>" if self.real else axis
@@ -160,7 +161,7 @@ ROWS = [
         ((8, 7, 4), 32, 2, True, 101),
     ]
 ]
-#: Of odd numbers of points: as many points of the convolution as there must be, and more.
+#: Of odd numbers of points. Convolutions: as many of their points as there must be, and more.
 ROWS += [
     Configuration(radices, threads, tile, late=late, real=True, odd=odd)
     for radices, threads, tile, late, odd in [
@@ -170,6 +171,11 @@ ROWS += [
         ((8, 3), 8, 3, True, 15),
         ((8, 8, 3), 32, 1, True, 127),
         ((8, 7, 5), 48, 1, False, 181),
+        ((3,), 1, 3, False, 3),
+        ((5, 3), 2, 4, True, 15),
+        ((7, 3, 3), 8, 3, False, 63),
+        ((5, 5, 5), 32, 2, True, 125),
+        ((13, 5, 3), 64, 1, False, 195),
     ]
 ]
 #: On a GPU too, but not by default on the CPU.

@@ -66,9 +66,12 @@ INLINE Complex *columns_memory() { return (Complex *)memory; }
 #if WITH_X
 template <bool LATE>
 using InnerX = Axis<Rows<MX, PX, TX, LATE>, Radices<RADICES_X>, Radices<REVERSED_X>>;
-#if NX % 2
+#if NX % 2 && MX == NX
 template <bool LATE>
-using RowsOf = OddRows<EverySecond<InnerX<LATE>, NX>>;
+using RowsOf = OddRows<InnerX<LATE>, NX>;
+#elif NX % 2
+template <bool LATE>
+using RowsOf = ConvolvedOddRows<EverySecond<InnerX<LATE>, NX>>;
 #else
 template <bool LATE>
 using RowsOf = RealRows<typename OfLength<InnerX<LATE>, NX / 2>::Type>;

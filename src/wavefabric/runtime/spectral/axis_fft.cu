@@ -183,7 +183,7 @@ struct Chirped {
     }
 };
 
-// Rows of an odd number N of real points, as `OddRows` transforms them: (N + 1)/2 complex values (`near`), every second
+// Rows of an odd number N of real points, as `ConvolvedOddRows` transforms them: (N + 1)/2 complex values (`near`), every second
 // frequency of whose transform is needed, N of them (`far`). That is a convolution as in `Chirped`, with a chirp
 // exp(-2 pi i n^2 / N), of M >= (3 N - 1)/2 points (Rabiner et al. 1969, doi:10.1109/TAU.1969.1162034).
 template <class INNER, int N>

@@ -32,10 +32,13 @@ def transformed_points(n: int, most: int = 16) -> int:
 def row_points(n: int, most: int = 16) -> int:
     """Return the length of the complex transform for real rows of n points, with ``most`` as above.
 
-    An even row is half as many complex values. An odd one takes a convolution of at least (3n − 1)/2 points,
-    as it needs n frequencies of (n + 1)/2 values (``EverySecond`` of ``axis_fft.cu``).
+    An even row is half as many complex values, an odd one as many (`OddRows` of ``real_rows.cu``). With large
+    prime factors an odd row takes a convolution of at least (3n − 1)/2 points, as it needs n frequencies of
+    (n + 1)/2 values (``EverySecond`` of ``axis_fft.cu``).
     """
-    return _convolution_points((3 * n - 1) // 2, most) if n % 2 else transformed_points(n // 2, most)
+    if n % 2 == 0:
+        return transformed_points(n // 2, most)
+    return n if axis_radices(n, most) else _convolution_points((3 * n - 1) // 2, most)
 
 
 def _convolution_points(least: int, most: int) -> int:
@@ -75,13 +78,13 @@ def axis_table(points: int, radices: Sequence[int], real, rows: bool = False) ->
     """
     dtype, inner = np.result_type(real, np.complex64), math.prod(radices)
     parts, values = [twiddles(radices, real)], points // 2 if rows else points
-    if rows and points % 2:
+    if rows and points % 2 and inner != points:
         n = np.arange(points)
         turned, periodic = unit_roots(n * n, points), np.zeros(inner, complex)
         periodic[:points] = turned.conj()
         periodic[inner - values :] = turned[values:0:-1].conj()
         parts += [rounded(turned, dtype), (np.fft.fft(periodic) / inner).astype(dtype)]
-    elif inner != values:
+    elif inner != values and not (rows and points % 2):
         parts += [rounded(chirp(values), dtype), convolution_kernel(values, inner).astype(dtype)]
     if rows:
         parts.append(rounded(unit_roots(np.arange(-(-points // 2)), points), dtype))
