@@ -4,7 +4,7 @@ The integrators themselves say which operators a step calls; `RankOperators` def
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -75,25 +75,29 @@ def operations(integrator: str) -> tuple[str, ...]:
     return tuple(operators.calls)
 
 
+def kerr_coupling(fibre: Fibre, ranks: RankModes, form: str) -> PhaseGroupCoupling:
+    """Return the Kerr coupling of the first rank: dense or factored, or one rank's in any of `KERR_FORMS`."""
+    if ranks.ranks == 1:
+        return phase_group_coupling(fibre.kappa_rows(), fibre.gamma, form)
+    return rank_phase_group_coupling(fibre, ranks, form)
+
+
 @dataclass(frozen=True)
 class FibreStep:
     """Predicts the time of a step of ``integrator``, ``samples`` per row, on the rank with the most modes."""
 
-    fibre: Fibre
+    coupling: PhaseGroupCoupling
     samples: int
     integrator: str
     precision: str
     rates: SolverRates
     ranks: RankModes
-    #: Form of the Kerr coupling: dense or factored; with one rank any form of `phase_group_coupling`.
-    form: str = "auto"
     exchange: ExchangeTimes | None = None
     chunks: int | None = None
-    _seconds: dict[int, float] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     def times(self) -> StepTimes:
         """Return the time of a step, divided into computation, packing and exposed exchange."""
-        return steady_step(self._step, host_launch(self.exchange, self.rates))
+        return steady_step(self.add_to, host_launch(self.exchange, self.rates), self._exchange_seconds)
 
     def by(self, exchange: ExchangeTimes | None) -> "FibreStep":
         """Return the same step with another ``exchange``; None for a single rank."""
@@ -107,12 +111,6 @@ class FibreStep:
     @property
     def numbers(self) -> int:
         return self.rows * self.samples
-
-    @cached_property
-    def coupling(self) -> PhaseGroupCoupling:
-        if self.ranks.ranks == 1:
-            return phase_group_coupling(self.fibre.kappa_rows(), self.fibre.gamma, self.form)
-        return rank_phase_group_coupling(self.fibre, self.ranks, self.form, "auto")
 
     @property
     def item(self) -> int:
@@ -139,7 +137,8 @@ class FibreStep:
         exchanges = sum(_EXCHANGES.get(name, 0) for name in operations(self.integrator))
         return exchanges * (self.ranks.ranks - 1) * max(self.coupling.parts) * self.samples * self.item
 
-    def _step(self, t: StepTimeline) -> None:
+    def add_to(self, t: StepTimeline) -> None:
+        """Add the operators and exchanges of one step to the timeline ``t``, in the integrator's order."""
         for name in operations(self.integrator):
             if name == _LINEAR:
                 t.work(self.rates.linear(self.precision, self.samples, self.rows))
@@ -204,8 +203,11 @@ class FibreStep:
 
     def _start(self, t: StepTimeline, name: str, samples: int) -> None:
         assert self.exchange is not None
-        if samples not in self._seconds:
-            self._seconds[samples] = self.exchange.seconds(self._all_gather(samples), self.item)
         parts, others = self.coupling.parts, self.ranks.ranks - 2
         moved = (sum(parts) + others * max(parts)) * samples * self.item
-        t.start(name, self._seconds[samples], self.rates.copy(self.exchange.passes * moved))
+        t.exchange(name, samples, self.rates.copy(self.exchange.passes * moved))
+
+    def _exchange_seconds(self, samples: float) -> float:
+        """Return the time in s of an exchange of all powers of ``samples`` samples."""
+        assert self.exchange is not None
+        return self.exchange.seconds(self._all_gather(int(samples)), self.item)

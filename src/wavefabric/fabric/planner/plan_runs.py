@@ -18,7 +18,7 @@ from wavefabric.acoustics.solver.formulas import disperses
 from wavefabric.acoustics.solver.stages import PlainStages
 from wavefabric.base.errors import InputError, choice
 from wavefabric.fabric.cost_models.cost import AnyFabric
-from wavefabric.fabric.planner.fibre_step import FibreStep
+from wavefabric.fabric.planner.fibre_step import FibreStep, kerr_coupling
 from wavefabric.fabric.planner.overlap_error import overlap_error
 from wavefabric.fabric.planner.plan import Job, RunPlan, candidates_of, carriers, check_ranks
 from wavefabric.fabric.planner.rates import SolverRates, load_rates
@@ -189,12 +189,12 @@ def plan_fibre(
 
 def _fibre_job(run: FibreRun, rates: SolverRates, modes: RankModes, form: str) -> Job:
     """Return the job for one ``form`` of the exchanged powers or, with a single GPU, of the Kerr effect."""
-    propagation, setting = run.propagation, (run.fibre, run.samples)
-    how = propagation.integrator, propagation.precision, rates
-    step = FibreStep(*setting, *how, modes, form, None, propagation.chunks)
+    propagation, fibre = run.propagation, run.fibre
+    how = propagation.integrator, propagation.precision, rates, modes
+    step = FibreStep(kerr_coupling(fibre, modes, form), run.samples, *how, None, propagation.chunks)
     if modes.ranks > 1:
         propagation = replace(propagation, exchange=form)
-    needed = partial(memory_needed, *setting, propagation, cast(Any, rates), modes)
+    needed = partial(memory_needed, fibre, run.samples, propagation, cast(Any, rates), modes)
     return Job(form, step, {"exchange": form}, needed)
 
 

@@ -5,7 +5,7 @@ The solver's own stages give the order of kernels and exchanges (`modelled_stage
 """
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from typing import Any
@@ -16,8 +16,7 @@ from wavefabric.acoustics.decomposition.decompose import Partition, halo_message
 from wavefabric.acoustics.decomposition.subdomain import Subdomain
 from wavefabric.acoustics.fused.fused_layout import FusedLayout
 from wavefabric.acoustics.parallel.fused_layouts import FusedGlobalLayout
-from wavefabric.collectives import Schedule
-from wavefabric.collectives.structure import transfer_elements
+from wavefabric.collectives import Schedule, point_to_point
 from wavefabric.fabric.planner.exchange_times import ExchangeTimes, host_launch
 from wavefabric.fabric.planner.modelled_stages import (
     ModelledKernels,
@@ -29,9 +28,8 @@ from wavefabric.fabric.planner.modelled_stages import (
 )
 from wavefabric.fabric.planner.rates import SolverRates
 from wavefabric.fabric.planner.timeline import StepTimeline, StepTimes, steady_step
-from wavefabric.runtime.exchange.halos_transposes import message_schedule
 from wavefabric.runtime.spectral.axis_fft import transformed_points
-from wavefabric.runtime.spectral.distributed import boxes, transpose_messages
+from wavefabric.runtime.spectral.distributed import Box, boxes
 
 #: Fraction of the rate of stores in other GPUs' memory that a transpose reaches: 310 of 368 GB/s, measured
 #: on two H200s.
@@ -42,17 +40,36 @@ _LEAST_KERNEL, _SENSOR = 3e-6, 35e-6
 _TRANSFORMS, _FLAT_TRANSFORMS = 10, 7
 
 
-def busiest_exchange(partition: Partition) -> Schedule:
-    """Return the schedule of the exchange that ranks of a decomposed grid perform most often.
+def exchanges(partition: Partition) -> list[np.ndarray]:
+    """Return the messages that ranks of a decomposed grid exchange most often, one array per exchange.
 
-    With local Fourier bases it fills all overlaps of one field; with a global basis it makes the transposes
-    of one transform.
+    With local Fourier bases one exchange fills all overlaps of a field; with a global basis the exchanges are
+    the one or two transposes of a transform. Rows are source, destination and points, shape (messages, 3).
     """
     if partition.options.kind == "local":
-        return message_schedule(partition.ranks, halo_messages(partition))
+        messages = [(m.src, m.dst, m.points) for m in halo_messages(partition) if m.src != m.dst]
+        return [np.array(messages, np.int64).reshape(-1, 3)]
     _, *layouts = boxes(partition.shape, partition.grid)
-    messages = [m for a, b in pairwise(layouts) if a != b for m in transpose_messages(a, b)]
-    return message_schedule(partition.ranks, messages)
+    return [_transpose(a, b) for a, b in pairwise(layouts) if a != b] or [np.zeros((0, 3), np.int64)]
+
+
+def _transpose(before: list[Box], after: list[Box]) -> np.ndarray:
+    """Return the messages of a transpose: rank r has box ``before[r]`` of a field, and then ``after[r]``."""
+    a, b = np.array(before), np.array(after)  # shape (ranks, axes, 2): first point, last point + 1
+    points = np.ones((len(a), len(b)), np.int64)
+    for axis in range(3):
+        common = np.minimum.outer(a[:, axis, 1], b[:, axis, 1])
+        common -= np.maximum.outer(a[:, axis, 0], b[:, axis, 0])
+        points *= np.maximum(common, 0, out=common)
+    np.fill_diagonal(points, 0)
+    src, dst = np.nonzero(points)
+    return np.stack([src, dst, points[src, dst]], axis=1)
+
+
+def busiest_exchange(partition: Partition) -> Schedule:
+    """Return all `exchanges` of a decomposed grid as the messages of one schedule."""
+    messages = np.concatenate(exchanges(partition)).tolist()
+    return point_to_point("regions", partition.ranks, map(tuple, messages))
 
 
 @dataclass(frozen=True)
@@ -77,8 +94,6 @@ class UltrasoundStep:
     exchange: ExchangeTimes | None = None
     #: Number of statistics recorded for all points, and whether there is a sensor.
     recorded: tuple[int, bool] = (0, False)
-    #: Cached times of `schedule` in s, by the number of real fields sent together.
-    _seconds: dict[float, float] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     @property
     def item(self) -> int:
@@ -100,19 +115,19 @@ class UltrasoundStep:
 
     def times(self) -> StepTimes:
         """Return the time of a step, divided into computation, packing and exposed exchange."""
-        local, plain = self.partition.options.kind == "local", self.stages == "plain"
-        if local:
-            program = self._plain_local if plain else self._fused
+        return steady_step(self.add_to, host_launch(self.exchange, self.rates), self._exchange_seconds)
+
+    def add_to(self, t: StepTimeline) -> None:
+        """Add the kernels and exchanges of one step to the timeline ``t``, in the solver's order."""
+        if self.exchange is None:
+            t.work(self._whole_step())
+        elif self.stages == "fused":
+            self._fused(t)
         else:
-            program = self._plain_global if plain else self._fused
-
-        def step(t: StepTimeline) -> None:
-            program(t) if self.exchange else t.work(self._whole_step())
-            fields, sensor = self.recorded
-            t.work(fields * self.rates.copy(3 * self.points * self.item))
-            t.work(_SENSOR if sensor and self.rates.name != "cpu" else 0.0)
-
-        return steady_step(step, host_launch(self.exchange, self.rates))
+            (self._plain_local if self.partition.options.kind == "local" else self._plain_global)(t)
+        fields, sensor = self.recorded
+        t.work(fields * self.rates.copy(3 * self.points * self.item))
+        t.work(_SENSOR if sensor and self.rates.name != "cpu" else 0.0)
 
     # --- Kernels and schedules -------------------------------------------------------------------------
 
@@ -140,14 +155,14 @@ class UltrasoundStep:
 
     @cached_property
     def schedule(self) -> Schedule:
-        """Return the schedule of `busiest_exchange`."""
+        """Return all `exchanges` as one schedule."""
         return busiest_exchange(self.partition)
 
     @cached_property
     def _sent(self) -> float:
         """Return the number of elements that the busiest rank sends in one exchange by `schedule`."""
-        sent = np.bincount(self.schedule.transfers["src"], transfer_elements(self.schedule))
-        return float(sent.max(initial=0))
+        src, _, points = np.concatenate(exchanges(self.partition)).T
+        return float(np.bincount(src, points).max(initial=0))
 
     def by(self, exchange: ExchangeTimes | None) -> "UltrasoundStep":
         """Return the same step with another ``exchange``; the schedule is computed only once."""
@@ -174,10 +189,13 @@ class UltrasoundStep:
 
     def _start(self, t: StepTimeline, name: str, fields: float) -> None:
         assert self.exchange is not None
-        if fields not in self._seconds:
-            self._seconds[fields] = self.exchange.seconds(self.schedule, round(fields * self.item))
         moved = self.exchange.passes * 2 * self._sent * fields * self.item
-        t.start(name, self._seconds[fields], self.rates.copy(moved))
+        t.exchange(name, fields, self.rates.copy(moved))
+
+    def _exchange_seconds(self, fields: float) -> float:
+        """Return the time in s of an exchange of ``fields`` real fields."""
+        assert self.exchange is not None
+        return self.exchange.seconds(self.schedule, round(fields * self.item))
 
     @property
     def bytes_sent(self) -> float:
