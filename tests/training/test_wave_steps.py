@@ -50,8 +50,8 @@ def test_a_step_takes_what_the_planner_says(decomposition, shape, gpus):
     graph = ultrasound_step(shape, gpus, H200, decomposition=decomposition)
     result = simulate_tasks(graph, Communication(fabric, "direct"))
     cut = decompose(shape, gpus, Decomposition(kind=decomposition))
-    how = StepMedium("heterogeneous", 2), "single", "fused", load_rates("h200")
-    times = UltrasoundStep(cut, *how, ExchangeTimes(fabric, "p2p")).times()
+    how = {"precision": "single", "rates": load_rates("h200"), "exchange": ExchangeTimes(fabric, "p2p")}
+    times = UltrasoundStep(cut, StepMedium("heterogeneous", 2), "fused", **how).times()
     assert 0.95 * times.step <= result.seconds <= times.step * (1 + 1e-9)
     assert result.compute_seconds[0] == pytest.approx(times.compute + times.pack)
 

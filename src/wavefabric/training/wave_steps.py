@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -21,8 +21,8 @@ from wavefabric.base.units import three_digits
 from wavefabric.fabric import load
 from wavefabric.fabric.planner.exchange_times import ExchangeTimes
 from wavefabric.fabric.planner.fibre_step import FibreStep
-from wavefabric.fabric.planner.rates import SolverRates, load_rates
-from wavefabric.fabric.planner.timeline import StepTimeline
+from wavefabric.fabric.planner.rates import load_rates
+from wavefabric.fabric.planner.step import SolverStep
 from wavefabric.fabric.planner.ultrasound_step import StepMedium, UltrasoundStep, exchanges
 from wavefabric.optics.propagation.phase_groups import PhaseGroupCoupling
 from wavefabric.optics.propagation.rank_modes import RankModes, split_modes
@@ -62,8 +62,7 @@ def fibre_step(
     _check_memory(_HELD_FIBRE * ranks.rows * samples * _COMPLEX + coupled, device)
     form = "dense" if groups == rows else "factored"
     coupling = PhaseGroupCoupling(form, groups, parts, np.zeros(parts[0] + 1, np.int64), [])
-    exchange = _exchange_times(gpus)
-    step = FibreStep(coupling, samples, "rk4ip", "double", _rates(device), ranks, exchange)
+    step = FibreStep(coupling, samples, "rk4ip", ranks, **_setting(gpus, device, "double"))
     gather = Call("all-gather", (tuple(range(gpus)),), float(sum(parts) * step.item), "layer-to-layer")
     return _tasks(step, [gather])
 
@@ -92,47 +91,29 @@ def ultrasound_step(
     medium = StepMedium("heterogeneous", 2) if heterogeneous else StepMedium("homogeneous")
     fused = CUDA["one" if gpus == 1 else decomposition].supports(cut, np.dtype(np.float32))
     fused &= gpus == 1 or shape[2] > 1  # as `stages_form` chooses
-    how = "single", "fused" if fused else "plain", _rates(device)
-    step = UltrasoundStep(cut, medium, *how, _exchange_times(gpus))
+    stages = "fused" if fused else "plain"
+    step = UltrasoundStep(cut, medium, stages, **_setting(gpus, device, "single"))
     _check_memory(held * step.points, device)
     return _tasks(step, [_call(each, gpus, step.item) for each in exchanges(cut)])
 
 
-def _exchange_times(gpus: int) -> ExchangeTimes | None:
-    """Return what a step asks about its exchanges, which no host delays; their times are the simulator's."""
-    return ExchangeTimes(load(f"switch:{gpus}"), "p2p") if gpus > 1 else None
+def _setting(gpus: int, device: DeviceModel, precision: str) -> dict[str, Any]:
+    """Return keyword arguments of `SolverStep`.
+
+    Times of kernels are the H200's, scaled to the memory bandwidth of ``device``. No host delays exchanges.
+    The fabric between the GPUs matters to none of the events of a step.
+    """
+    rates = replace(load_rates("h200"), factor=DEVICES["h200"].bandwidth / device.bandwidth)
+    exchange = ExchangeTimes(load(f"switch:{gpus}"), "p2p") if gpus > 1 else None
+    return {"precision": precision, "rates": rates, "exchange": exchange}
 
 
-def _rates(device: DeviceModel) -> SolverRates:
-    """Return the H200's times of kernels, scaled to the memory bandwidth of ``device``."""
-    return replace(load_rates("h200"), factor=DEVICES["h200"].bandwidth / device.bandwidth)
-
-
-class _Events(StepTimeline):
-    """Records in order what begins or ends in a step, its name, and its seconds or its size."""
-
-    def __init__(self) -> None:
-        self.events: list[tuple[str, str, float]] = []
-
-    def work(self, seconds: float, kind: str = "compute", launches: int = 1) -> None:
-        if seconds > 0:
-            self.events.append(("work", kind, seconds))
-
-    def exchange(self, name: str, size: float, memory: float = 0.0) -> None:
-        self.events.append(("exchange", name, size))
-
-    def finish(self, name: str, overhead: float = 0.0) -> None:
-        self.events.append(("finish", name, 0.0))
-
-
-def _tasks(step: FibreStep | UltrasoundStep, exchange: list[Call]) -> TaskGraph:
+def _tasks(step: SolverStep, exchange: list[Call]) -> TaskGraph:
     """Build the tasks of one worker, which represents all GPUs, as all do the same at the same time.
 
     ``exchange``: the calls, one after the other, of an exchange of size 1.
     """
-    timeline = _Events()
-    step.add_to(timeline)
-    events, graph = timeline.events, TaskGraph(1, program=[[]])
+    events, graph = step.events(), TaskGraph(1, program=[[]])
     # Exchanges that nobody waits for end in the next step, so the step begins with those of the last step.
     last = max(n for n, (kind, *_) in enumerate(events) if kind != "exchange") + 1
     before: list[int] = []  # what the next task waits for

@@ -36,7 +36,8 @@ def fibre_one(rows, log2_n, integrator, precision, form="auto", rates="h200"):
     modes = rows // 2
     alone = RankModes((0, modes))
     coupling = kerr_coupling(first_modes(modes), alone, form)
-    step = FibreStep(coupling, 1 << log2_n, integrator, precision, load_rates(rates), alone)
+    how = {"precision": precision, "rates": load_rates(rates)}
+    step = FibreStep(coupling, 1 << log2_n, integrator, alone, **how)
     return 1e3 * step.times().step
 
 
@@ -44,8 +45,8 @@ def fibre_ranks(ranks, carrier, form, rates, chunks=None, modes=15):
     ends = RankModes(tuple(range(0, modes * ranks + 1, modes)))
     exchange = ExchangeTimes(load("hgx-h200"), carrier)
     coupling = kerr_coupling(first_modes(modes * ranks), ends, form)
-    how = load_rates(rates), ends, exchange, chunks
-    return 1e3 * FibreStep(coupling, 1 << 21, "rk4ip", "double", *how).times().step
+    how = {"precision": "double", "rates": load_rates(rates), "exchange": exchange}
+    return 1e3 * FibreStep(coupling, 1 << 21, "rk4ip", ends, chunks, **how).times().step
 
 
 def ultrasound(
@@ -53,7 +54,8 @@ def ultrasound(
 ):
     partition = decompose(shape, ranks, Decomposition(**cut) if ranks > 1 else None)
     exchange = ExchangeTimes(load("hgx-h200"), carrier) if carrier else None
-    step = UltrasoundStep(partition, medium, "single", stages, load_rates(rates), exchange, recorded)
+    how = {"precision": "single", "rates": load_rates(rates), "exchange": exchange}
+    step = UltrasoundStep(partition, medium, stages, recorded, **how)
     return 1e3 * step.times().step
 
 

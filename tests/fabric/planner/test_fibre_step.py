@@ -26,7 +26,8 @@ def step_of(fibre, samples, integrator, ranks, form="dense", carrier="p2p"):
     ends = RankModes(tuple(r * fibre.modes // ranks for r in range(ranks + 1)))
     exchange = ExchangeTimes(HGX, carrier)
     coupling = kerr_coupling(fibre, ends, form)
-    return FibreStep(coupling, samples, integrator, "double", H200, ends, exchange)
+    how = {"precision": "double", "rates": H200, "exchange": exchange}
+    return FibreStep(coupling, samples, integrator, ends, **how)
 
 
 def cells(start):

@@ -4,14 +4,13 @@ The integrators themselves say which operators a step calls; `RankOperators` def
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any
 
 from wavefabric.collectives import Schedule, direct_all_gather
-from wavefabric.fabric.planner.exchange_times import ExchangeTimes, host_launch
-from wavefabric.fabric.planner.rates import SolverRates
-from wavefabric.fabric.planner.timeline import StepTimeline, StepTimes, steady_step
+from wavefabric.fabric.planner.step import SolverStep
+from wavefabric.fabric.planner.timeline import StepTimeline
 from wavefabric.optics.fibre.fibre import Fibre
 from wavefabric.optics.propagation.integrators import INTEGRATORS
 from wavefabric.optics.propagation.operators import RK4IP_LAST, RK4IP_MIDDLE, ROTATE, ROTATE_RK4
@@ -83,25 +82,14 @@ def kerr_coupling(fibre: Fibre, ranks: RankModes, form: str) -> PhaseGroupCoupli
 
 
 @dataclass(frozen=True)
-class FibreStep:
+class FibreStep(SolverStep):
     """Predicts the time of a step of ``integrator``, ``samples`` per row, on the rank with the most modes."""
 
     coupling: PhaseGroupCoupling
     samples: int
     integrator: str
-    precision: str
-    rates: SolverRates
     ranks: RankModes
-    exchange: ExchangeTimes | None = None
     chunks: int | None = None
-
-    def times(self) -> StepTimes:
-        """Return the time of a step, divided into computation, packing and exposed exchange."""
-        return steady_step(self.add_to, host_launch(self.exchange, self.rates), self._exchange_seconds)
-
-    def by(self, exchange: ExchangeTimes | None) -> "FibreStep":
-        """Return the same step with another ``exchange``; None for a single rank."""
-        return replace(self, exchange=exchange)
 
     @property
     def rows(self) -> int:
@@ -111,11 +99,6 @@ class FibreStep:
     @property
     def numbers(self) -> int:
         return self.rows * self.samples
-
-    @property
-    def item(self) -> int:
-        """Return the bytes per value of power."""
-        return 4 if self.precision == "single" else 8
 
     @cached_property
     def pieces(self) -> list[int]:
@@ -131,14 +114,11 @@ class FibreStep:
     def _all_gather(self, samples: int) -> Schedule:
         return direct_all_gather([groups * samples for groups in self.coupling.parts])
 
-    @property
-    def bytes_sent(self) -> float:
-        """Return the bytes per step sent by the rank with the most phase groups."""
-        exchanges = sum(_EXCHANGES.get(name, 0) for name in operations(self.integrator))
-        return exchanges * (self.ranks.ranks - 1) * max(self.coupling.parts) * self.samples * self.item
+    @cached_property
+    def sent(self) -> float:
+        return (self.ranks.ranks - 1) * max(self.coupling.parts)
 
     def add_to(self, t: StepTimeline) -> None:
-        """Add the operators and exchanges of one step to the timeline ``t``, in the integrator's order."""
         for name in operations(self.integrator):
             if name == _LINEAR:
                 t.work(self.rates.linear(self.precision, self.samples, self.rows))
@@ -207,7 +187,6 @@ class FibreStep:
         moved = (sum(parts) + others * max(parts)) * samples * self.item
         t.exchange(name, samples, self.rates.copy(self.exchange.passes * moved))
 
-    def _exchange_seconds(self, samples: float) -> float:
-        """Return the time in s of an exchange of all powers of ``samples`` samples."""
+    def exchange_seconds(self, size: float) -> float:
         assert self.exchange is not None
-        return self.exchange.seconds(self._all_gather(int(samples)), self.item)
+        return self.exchange.seconds(self._all_gather(int(size)), self.item)

@@ -83,8 +83,8 @@ def plan_ultrasound(
         stages, _ = stages_form(rates, problem, dtype, cut)
         whole = rates.name == "cpu" and problem.dimensions < 3  # timed as whole-array transforms
         plain = issubclass(stages, PlainStages) or whole or problem.axisymmetric
-        how = options.precision, "plain" if plain else "fused", rates
-        step = UltrasoundStep(cut, medium, *how, recorded=recorded)
+        how = {"precision": options.precision, "rates": rates}
+        step = UltrasoundStep(cut, medium, "plain" if plain else "fused", recorded, **how)
         own: dict[str, Any] = {"decomposition": cut.options.kind, "grid": "x".join(map(str, cut.grid))}
         if cut.options.kind == "local":
             own |= {"overlap": cut.options.overlap, "bell": cut.options.bell}
@@ -190,8 +190,9 @@ def plan_fibre(
 def _fibre_job(run: FibreRun, rates: SolverRates, modes: RankModes, form: str) -> Job:
     """Return the job for one ``form`` of the exchanged powers or, with a single GPU, of the Kerr effect."""
     propagation, fibre = run.propagation, run.fibre
-    how = propagation.integrator, propagation.precision, rates, modes
-    step = FibreStep(kerr_coupling(fibre, modes, form), run.samples, *how, None, propagation.chunks)
+    how = propagation.integrator, modes, propagation.chunks
+    coupling = kerr_coupling(fibre, modes, form)
+    step = FibreStep(coupling, run.samples, *how, precision=propagation.precision, rates=rates)
     if modes.ranks > 1:
         propagation = replace(propagation, exchange=form)
     needed = partial(memory_needed, fibre, run.samples, propagation, cast(Any, rates), modes)

@@ -88,6 +88,24 @@ class StepTimeline:
         return StepTimes(self._now, *each)
 
 
+class StepEvents(StepTimeline):
+    """Records in order what begins or ends in a step, its name, and its seconds or its size."""
+
+    def __init__(self) -> None:
+        #: ("work", kind of work, seconds), ("exchange", name, size) or ("finish", name, 0).
+        self.events: list[tuple[str, str, float]] = []
+
+    def work(self, seconds: float, kind: str = "compute", launches: int = 1) -> None:
+        if seconds > 0:
+            self.events.append(("work", kind, seconds))
+
+    def exchange(self, name: str, size: float, memory: float = 0.0) -> None:
+        self.events.append(("exchange", name, size))
+
+    def finish(self, name: str, overhead: float = 0.0) -> None:
+        self.events.append(("finish", name, 0.0))
+
+
 def steady_step(
     step: Callable[[StepTimeline], None], host: float = 0.0, seconds: Callable[[float], float] = float
 ) -> StepTimes:

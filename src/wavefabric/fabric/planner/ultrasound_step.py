@@ -17,17 +17,15 @@ from wavefabric.acoustics.decomposition.subdomain import Subdomain
 from wavefabric.acoustics.fused.fused_layout import FusedLayout
 from wavefabric.acoustics.parallel.fused_layouts import FusedGlobalLayout
 from wavefabric.collectives import Schedule, point_to_point
-from wavefabric.fabric.planner.exchange_times import ExchangeTimes, host_launch
+from wavefabric.fabric.planner.exchange_times import ExchangeTimes
 from wavefabric.fabric.planner.modelled_stages import (
     ModelledKernels,
     advance,
-    fields_exchanged,
     kernel_runs,
-    transposes,
     without_fields,
 )
-from wavefabric.fabric.planner.rates import SolverRates
-from wavefabric.fabric.planner.timeline import StepTimeline, StepTimes, steady_step
+from wavefabric.fabric.planner.step import SolverStep
+from wavefabric.fabric.planner.timeline import StepTimeline
 from wavefabric.runtime.spectral.axis_fft import transformed_points
 from wavefabric.runtime.spectral.distributed import Box, boxes
 
@@ -83,22 +81,14 @@ class StepMedium:
 
 
 @dataclass(frozen=True)
-class UltrasoundStep:
+class UltrasoundStep(SolverStep):
     """Predicts the time of a step of a decomposed grid, ``stages`` fused or plain, on the busiest rank."""
 
     partition: Partition
     medium: StepMedium
-    precision: str
     stages: str
-    rates: SolverRates
-    exchange: ExchangeTimes | None = None
     #: Number of statistics recorded for all points, and whether there is a sensor.
     recorded: tuple[int, bool] = (0, False)
-
-    @property
-    def item(self) -> int:
-        """Return the bytes per real number."""
-        return 4 if self.precision == "single" else 8
 
     @cached_property
     def _busiest(self) -> Subdomain:
@@ -113,12 +103,7 @@ class UltrasoundStep:
     def points(self) -> int:
         return math.prod(self.size)
 
-    def times(self) -> StepTimes:
-        """Return the time of a step, divided into computation, packing and exposed exchange."""
-        return steady_step(self.add_to, host_launch(self.exchange, self.rates), self._exchange_seconds)
-
     def add_to(self, t: StepTimeline) -> None:
-        """Add the kernels and exchanges of one step to the timeline ``t``, in the solver's order."""
         if self.exchange is None:
             t.work(self._whole_step())
         elif self.stages == "fused":
@@ -159,7 +144,7 @@ class UltrasoundStep:
         return busiest_exchange(self.partition)
 
     @cached_property
-    def _sent(self) -> float:
+    def sent(self) -> float:
         """Return the number of elements that the busiest rank sends in one exchange by `schedule`."""
         src, _, points = np.concatenate(exchanges(self.partition)).T
         return float(np.bincount(src, points).max(initial=0))
@@ -168,12 +153,12 @@ class UltrasoundStep:
         """Return the same step with another ``exchange``; the schedule is computed only once."""
         step = replace(self, exchange=exchange)
         if self.partition.ranks > 1:
-            vars(step).update(schedule=self.schedule, _sent=self._sent)
+            vars(step).update(schedule=self.schedule, sent=self.sent)
         return step
 
     def _pack(self, fields: float) -> float:
         """Return the time in s to pack or unpack ``fields``; own parts of spectra are copied too."""
-        moved = self._sent * fields * self.item
+        moved = self.sent * fields * self.item
         if self.partition.options.kind == "local":
             return self.rates.pack(moved, "points" if self.partition.grid[0] > 1 else "planes")
         return self.rates.pack(moved, "spectrum") / (1 - 1 / self.partition.ranks)
@@ -189,22 +174,12 @@ class UltrasoundStep:
 
     def _start(self, t: StepTimeline, name: str, fields: float) -> None:
         assert self.exchange is not None
-        moved = self.exchange.passes * 2 * self._sent * fields * self.item
+        moved = self.exchange.passes * 2 * self.sent * fields * self.item
         t.exchange(name, fields, self.rates.copy(moved))
 
-    def _exchange_seconds(self, fields: float) -> float:
-        """Return the time in s of an exchange of ``fields`` real fields."""
+    def exchange_seconds(self, size: float) -> float:
         assert self.exchange is not None
-        return self.exchange.seconds(self.schedule, round(fields * self.item))
-
-    @property
-    def bytes_sent(self) -> float:
-        """Return the bytes per step sent by the busiest rank."""
-        local = self.partition.options.kind == "local"
-        # A 2-D grid has one velocity component less.
-        filled = fields_exchanged(self.medium.laplacians) - (self.size[2] == 1)
-        count = filled if local else 2 * self._transposes
-        return self._sent * self.item * count
+        return self.exchange.seconds(self.schedule, round(size * self.item))
 
     # --- One rank --------------------------------------------------------------------------------------
 
@@ -253,16 +228,9 @@ class UltrasoundStep:
 
     # --- One Fourier basis -----------------------------------------------------------------------------
 
-    @property
-    def _transposes(self) -> int:
-        """Return the number of transposes of spectra per step; there and back count as two."""
-        if self.stages == "fused":
-            return transposes(self.medium.laplacians)
-        return self._lossless_transforms + 2 * self.medium.laplacians
-
     def _plain_global(self, t: StepTimeline) -> None:
         assert self.exchange is not None
-        count = self._transposes
+        count = self._lossless_transforms + 2 * self.medium.laplacians
         for _ in range(count):
             t.work(self._whole_step() / count, launches=4)
             t.work(2 * self._pack(2), "pack")
