@@ -17,7 +17,7 @@ import numpy as np
 from wavefabric.acoustics.choose_stages import CUDA
 from wavefabric.acoustics.decomposition.decompose import Decomposition, decompose
 from wavefabric.base.errors import InputError, ensure, show
-from wavefabric.base.units import three_digits
+from wavefabric.base.units import significant
 from wavefabric.fabric import load
 from wavefabric.fabric.planner.exchange_times import ExchangeTimes
 from wavefabric.fabric.planner.fibre_step import FibreStep
@@ -136,7 +136,7 @@ def _tasks(step: SolverStep, exchange: list[Call]) -> TaskGraph:
 def _check_memory(nbytes: float, device: DeviceModel) -> None:
     """Raise `InputError` if a step needs ``nbytes`` bytes per GPU and the device has less memory."""
     if nbytes > device.memory:
-        actual = f"{three_digits(nbytes / 1e9)} GB needed a GPU at least, {device.memory / 1e9:g} GB there"
+        actual = f"{significant(nbytes / 1e9)} GB needed a GPU at least, {device.memory / 1e9:g} GB there"
         raise InputError(f"memory: {actual}; allowed: more GPUs, or a smaller grid")
 
 
