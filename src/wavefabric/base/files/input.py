@@ -18,6 +18,7 @@ MOST_TEXT = 16 << 20
 #: Maximum bytes of a schedule in JSON or XML: a ring all-reduce of 1024 ranks takes 0.3 GiB.
 MOST_SCHEDULE = 1 << 29
 
+_HDF5 = b"\x89HDF\r\n\x1a\n"
 _Content = TypeVar("_Content")
 
 #: Maximum parts of a dotted TOML key. The time of tomllib grows with their square.
@@ -56,6 +57,11 @@ def read_start(path: str | Path, most: int) -> bytes:
     with open(number, "rb") as file:
         _check(os.fstat(number).st_mode, path)
         return file.read(most)
+
+
+def begins_as_hdf5(path: str | Path) -> bool:
+    """Return whether a file begins with HDF5's signature; OSError as for `read_start`."""
+    return read_start(path, len(_HDF5)) == _HDF5
 
 
 def _check(mode: int, path: str | Path) -> None:
