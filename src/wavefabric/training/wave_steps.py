@@ -143,34 +143,29 @@ def _check_memory(nbytes: float, device: DeviceModel) -> None:
 def _call(messages: np.ndarray, gpus: int, itemsize: int) -> Call:
     """Return the call that sends ``messages``, rows of source, destination and number of items.
 
-    It is an all-to-all if all sizes are equal and the pairs form groups (`_complete_groups`), else messages.
+    It is an all-to-all if sizes are equal and each GPU of a group sends once to every other, else messages.
     """
+    from scipy.sparse import csr_array
+    from scipy.sparse.csgraph import connected_components
+
     src, dst, sizes = messages.T
-    talks = np.zeros((gpus, gpus), bool)
-    talks[src, dst] = True
-    alike = sizes.size and sizes.size == talks.sum() and sizes.min() == sizes.max()
-    if alike and (groups := _complete_groups(talks)):
+    joined = connected_components(csr_array((sizes, (src, dst)), shape=(gpus, gpus)))[1]
+    ends = np.union1d(src, dst).tolist()
+    members: dict[int, list[int]] = {}
+    for gpu in ends:
+        members.setdefault(joined[gpu], []).append(gpu)
+    groups = tuple(map(tuple, members.values()))
+    alike = len({*map(len, groups)}) == len({*sizes.tolist()}) == 1
+    pairs = np.unique(src * gpus + dst).size
+    if alike and sizes.size == pairs == len(ends) * (len(groups[0]) - 1):
         return Call("all-to-all", groups, float(sizes[0] * itemsize * len(groups[0])), "layer-to-layer")
     if sizes.size > _MOST_MESSAGES:
         actual = f"{gpus} given, between which an exchange has {sizes.size} messages"
         allowed = f"up to {_MOST_MESSAGES}, or a number that divides the grid"
         raise InputError(f"gpus: {actual}; allowed: {allowed}")
-    ends = tuple(np.union1d(src, dst).tolist())
-    return Call("messages", (ends,), float(itemsize), "layer-to-layer", tuple(map(tuple, messages.tolist())))
-
-
-def _complete_groups(talks: np.ndarray) -> tuple[tuple[int, ...], ...] | None:
-    """Return groups of equal size in which each GPU sends to all others; None if there are no such groups.
-
-    ``talks[i, j]``: whether GPU i sends to GPU j. There are none if GPUs of different groups send to each
-    other.
-    """
-    np.fill_diagonal(talks, talks.any(axis=1))
-    _, number = np.unique(np.packbits(talks, axis=1), axis=0, return_inverse=True)
-    groups = [np.flatnonzero(number == k) for k in range(number.max() + 1)]
-    groups = sorted(tuple(g.tolist()) for g in groups if talks[g[0]].any())
-    complete = all(np.array_equal(np.flatnonzero(talks[g[0]]), g) for g in groups)
-    return tuple(groups) if complete and len(set(map(len, groups))) == 1 else None
+    return Call(
+        "messages", (tuple(ends),), float(itemsize), "layer-to-layer", tuple(map(tuple, messages.tolist()))
+    )
 
 
 def parse_wave_step(text: str) -> Callable[[int, DeviceModel], TaskGraph]:
