@@ -5,7 +5,7 @@ over any path. This module keeps each pair's fixed route, as machines do, and di
 """
 
 from bisect import bisect_left
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import product
@@ -23,25 +23,23 @@ from wavefabric.collectives.synthesis.demand import Demand, task
 from wavefabric.collectives.synthesis.division import divide
 from wavefabric.collectives.synthesis.problem import Edge, Links
 from wavefabric.collectives.synthesis.search import Solution
+from wavefabric.collectives.synthesis.tree_rounds import EqualTrees, TreeRounds, tree_rounds
 from wavefabric.collectives.synthesis.write import ScheduleWriter
 
+#: Part of the trees of a pair, and of a root, that one level may use before other pairs have had their turn.
+_OF_PAIR, _OF_ROOT = 0.1, 0.5
 
-@dataclass
-class EqualTrees:
-    """A group of ``count`` equal trees, from number ``first`` on, of the ``all`` spanning trees of ``root``.
 
-    ``reached``: from each rank that these trees reach to its parent and its depth.
+@dataclass(frozen=True)
+class Forest:
+    """Holds spanning trees over ``links`` from every root.
+
+    ``rounds``: in which links carry all data over the trees if all data were one chunk.
     """
 
-    root: int
-    all: int
-    first: int
-    count: int
-    reached: dict[int, tuple[int, int]]
-
-
-#: Trees, and the time in rounds in which links carry all data over the trees if all data were one chunk.
-Forest = tuple[list[EqualTrees], Fraction]
+    trees: list[EqualTrees]
+    rounds: Fraction
+    links: Links
 
 
 def forests(
@@ -62,15 +60,34 @@ def forests(
     return [_forest(demand, over, trees, stop, most) for demand, over in parts if demand is not None]
 
 
-def forest_schedule(layout: Layout, made: list[Forest]) -> Schedule:
-    """Return the verified schedule of ``layout``, for any number of pieces, over its `forests` ``made``."""
+def forest_rounds(
+    forests: list[Forest], length: float, pace: float, shortest: float = 1.0
+) -> list[TreeRounds]:
+    """Return the rounds of each forest for ``length`` chunks per tree; for the rest see `tree_rounds`."""
+    return [
+        tree_rounds(
+            each.trees, each.links, {t.root: round(t.all * length) for t in each.trees}, pace, shortest
+        )
+        for each in forests
+    ]
+
+
+def forest_schedule(layout: Layout, rounds: list[TreeRounds]) -> Schedule:
+    """Return the verified schedule of ``layout`` in the rounds that `forest_rounds` gives for its chunks."""
     todo = task(layout)
     writer = ScheduleWriter(todo)
     if todo.sums is not None:
-        sums = _pipelined(made[0][0], todo.sums)
-        writer.sums(sums.reversed().moves)
-    writer.copies(() if todo.copies is None else _pipelined(made[-1][0], todo.copies).moves)
+        writer.sums(Solution(rounds[0].moves(_of_roots(todo.sums)), "trees").reversed().moves)
+    writer.copies(() if todo.copies is None else rounds[-1].moves(_of_roots(todo.copies)))
     return writer.schedule()
+
+
+def _of_roots(demand: Demand) -> dict[int, list[int]]:
+    """Return the numbers of the chunks that each root has."""
+    numbers = defaultdict(list)
+    for number, chunk in enumerate(demand.chunks):
+        numbers[min(chunk.have)].append(number)
+    return numbers
 
 
 def _forest(demand: Demand, links: Links, trees: int | None, stop: Deadline, most: float) -> Forest:
@@ -88,7 +105,7 @@ def _forest(demand: Demand, links: Links, trees: int | None, stop: Deadline, mos
         tree_counts = weights * trees
         rounds, table = _even_division(links, tree_counts, trees, stop)
         in_all = rounds / int(tree_counts.sum())
-    return _pack(table, tree_counts, stop) if in_all <= most else [], in_all
+    return Forest(_pack(table, tree_counts, stop) if in_all <= most else [], in_all, links)
 
 
 def _even_division(
@@ -156,13 +173,17 @@ def _pack(carried: np.ndarray, wanted: np.ndarray, stop: Deadline) -> list[Equal
     n, left = len(carried), carried.copy()
     trees = [EqualTrees(r, int(wanted[r]), 0, int(wanted[r]), {r: (r, 0)}) for r in range(n) if wanted[r]]
     direct = (carried + np.diag(wanted) >= wanted[:, None]).all()
-    for level, ahead in product(range(n - 1), _strides(n)):
+    for level, share in product(range(n - 1), (1.0,) if direct else (_OF_PAIR, 1.0)):
         if min(len(tree.reached) for tree in trees) == n:
             break
-        for tree in trees:  # the list grows in the loop
+        # If pairs serve edges of several depths, all links are busy from the first round to the last.
+        quota = np.minimum(left, np.maximum(np.ceil(left * share), _OF_ROOT * wanted.max()).astype(np.int64))
+        for ahead, tree in (
+            (ahead, tree) for ahead in _strides(n) for tree in trees
+        ):  # trees grow in the loop
             for x in [rank for rank, (_, depth) in tree.reached.items() if depth == level]:
                 y = (x + ahead) % n
-                able = 0 if y in tree.reached else min(int(left[x, y]), tree.count)
+                able = 0 if y in tree.reached else min(int(quota[x, y]), tree.count)
                 if able and not direct:
                     stop.check()
                     able = min(able, _spare(left, trees, tree, x, y))
@@ -172,6 +193,7 @@ def _pack(carried: np.ndarray, wanted: np.ndarray, stop: Deadline) -> list[Equal
                         trees.append(replace(rest, reached=dict(tree.reached)))
                     tree.count, tree.reached[y] = able, (x, level + 1)
                     left[x, y] -= able
+                    quota[x, y] -= able
     return trees
 
 
@@ -189,14 +211,3 @@ def _spare(left: np.ndarray, trees: list[EqualTrees], tree: EqualTrees, x: int, 
         table[x, i] = other.count
         table[i, list(other.reached)] = 2**30  # no limit
     return int(maximum_flow(csr_array(table), x, y).flow_value) - sum(each.count for each in others)
-
-
-def _pipelined(trees: list[EqualTrees], demand: Demand) -> Solution:
-    """Return a solution that sends each root's chunks over its trees, one after another on each tree."""
-    moves = []
-    for tree in trees:
-        mine = [number for number, chunk in enumerate(demand.chunks) if tree.root in chunk.have]
-        begin, end = (len(mine) * at // tree.all for at in (tree.first, tree.first + tree.count))
-        for i, number in enumerate(mine[begin:end]):
-            moves += [(i // tree.count + d - 1, number, x, y) for y, (x, d) in tree.reached.items() if d]
-    return Solution(sorted(moves), "trees")
