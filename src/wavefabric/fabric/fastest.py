@@ -19,7 +19,7 @@ from wavefabric.collectives.synthesis.deadline import now
 from wavefabric.collectives.synthesis.problem import Undecided
 from wavefabric.fabric.cost_models.cost import Cost, model_for
 from wavefabric.fabric.electrical.fabric import Fabric
-from wavefabric.fabric.schedule_search import EQUAL, MOST_CHUNKS, Attempt, Search
+from wavefabric.fabric.schedule_search import EQUAL, MOST_CHUNKS, Attempt, ScheduleSearch
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ def fastest_schedule(
         whole("elements", 1 if cut.elements is None else cut.elements, 1)
     whole("root", cut.root, 0, fabric.ranks - 1)
     positive(nbytes, "", "nbytes")
-    search = Search(collective, fabric, nbytes, cut, model_for(fabric, fabric.ranks, model), until)
+    search = ScheduleSearch(collective, fabric, nbytes, cut, model_for(fabric, fabric.ranks, model), until)
     attempts: list[Attempt] = []
     best: FastestSchedule | None = None
     for attempt, schedule, price in search.attempts():

@@ -84,7 +84,7 @@ def _words(pieces: int) -> str:
     return counted(pieces, "piece")
 
 
-class Search:
+class ScheduleSearch:
     """Makes schedules of one operation by all methods and computes their costs; see `fastest_schedule`."""
 
     def __init__(
@@ -216,16 +216,12 @@ class Search:
         except InputError as error:
             yield _failed("trees", str(error))
             return
-        few = [n - 1, 1, 2, 3][not self._rooted :]
-        counts: list[int | None] = [*few]
+        counts: list[int | None] = [*[n - 1] * self._rooted, 1, 0, 2, 3]
         if len(links.usable) <= _MOST_PAIRS:
-            counts.insert(1, None)
+            counts.insert(2, None)
         for count in counts:
-            words = (
-                "trees over the best division of the links"
-                if count is None
-                else f"trees: {count} of each root"
-            )
+            names = {None: "trees over the best division of the links", 0: "trees of fewest hops"}
+            words = names.get(count, f"trees: {count} of each root")
             try:
                 whole = layout(self._collective, n, n * self._base, self._base, self._root)
                 halves = 2 if self._collective == "all-reduce" else 1

@@ -30,6 +30,9 @@ from wavefabric.collectives.synthesis.write import ScheduleWriter
 _OF_PAIR, _OF_ROOT = 0.1, 0.5
 
 
+_APART = "links: they do not join the ranks; allowed: links that do"
+
+
 @dataclass(frozen=True)
 class Forest:
     """Holds spanning trees over ``links`` from every root.
@@ -50,7 +53,7 @@ def forests(
     A forest has spanning trees from every root, and the time that links take for it. A root of c chunks gets
     ``trees`` c/g trees, where g is the greatest common divisor of all c. Pairs of ranks get whole trees in
     turn, and links carry a forest in the fewest rounds for which these suffice; with ``trees`` None `divide`
-    finds the numbers, and the time is the shortest of any trees. A forest is empty if its time exceeds
+    finds the numbers, and the time is the shortest of any trees; with 0 each has the fewest hops. A forest is empty if its time exceeds
     ``most``. `OutOfTime` after ``until``; `InputError` if chunks go to some ranks only, or links do not
     connect all ranks.
     """
@@ -95,10 +98,14 @@ def _forest(demand: Demand, links: Links, trees: int | None, stop: Deadline, mos
     if any(len(chunk.have) != 1 or len(chunk.need) != n - 1 for chunk in demand.chunks):
         raise InputError("layout: chunks for some ranks; allowed: chunks from one rank to all others")
     weights = np.array([chunks[r] for r in range(n)], np.int32) // gcd(*chunks.values())
+    if trees == 0:
+        grown, rounds = _shallow(weights, links, stop)
+        in_all = rounds / int(weights.sum())
+        return Forest(grown if in_all <= most else [], in_all, links)
     if trees is None:
         division = divide(links, weights, stop.at)
         if division is None:
-            raise InputError("links: they do not join the ranks; allowed: links that do")
+            raise InputError(_APART)
         tree_counts, table = weights * division.trees, division.carried
         in_all = division.rounds / int(weights.sum())
     else:
@@ -106,6 +113,25 @@ def _forest(demand: Demand, links: Links, trees: int | None, stop: Deadline, mos
         rounds, table = _even_division(links, tree_counts, trees, stop)
         in_all = rounds / int(tree_counts.sum())
     return Forest(_pack(table, tree_counts, stop) if in_all <= most else [], in_all, links)
+
+
+def _shallow(weights: np.ndarray, links: Links, stop: Deadline) -> tuple[list[EqualTrees], Fraction]:
+    """Return trees of the fewest hops, each over the links that carry least so far, and the rounds needed."""
+    n, (uses, capacities) = links.ranks, links.resources()
+    trees = [EqualTrees(r, int(w), 0, int(w), {r: (r, 0)}) for r, w in enumerate(weights) if w]
+    load = [0] * len(capacities)
+    for level, ahead, tree in product(range(n - 1), _strides(n), trees):
+        stop.check()
+        y = (tree.root + ahead) % n
+        able = [x for x, (_, depth) in tree.reached.items() if depth == level and (x, y) in uses]
+        if y not in tree.reached and able:
+            x = min(able, key=lambda x: max((load[i] + tree.count) / capacities[i] for i in uses[x, y]))
+            tree.reached[y] = x, level + 1
+            for i in uses[x, y]:
+                load[i] += tree.count
+    if any(len(tree.reached) < n for tree in trees):
+        raise InputError(_APART)
+    return trees, max(map(Fraction, load, capacities), default=Fraction(0))
 
 
 def _even_division(
@@ -129,7 +155,7 @@ def _even_division(
 
     high = next((r for i in range(64) if carries(r := Fraction(trees << i, max(capacities)))), None)
     if high is None:
-        raise InputError("links: they do not join the ranks; allowed: links that do")
+        raise InputError(_APART)
     steps = (Fraction(i, c) for c in capacities if high * c < 1e5 for i in range(int(high * c) + 1))
     tried = sorted({high, *steps})
     rounds = tried[bisect_left(tried, True, key=carries)]
@@ -173,14 +199,12 @@ def _pack(carried: np.ndarray, wanted: np.ndarray, stop: Deadline) -> list[Equal
     n, left = len(carried), carried.copy()
     trees = [EqualTrees(r, int(wanted[r]), 0, int(wanted[r]), {r: (r, 0)}) for r in range(n) if wanted[r]]
     direct = (carried + np.diag(wanted) >= wanted[:, None]).all()
-    for level, share in product(range(n - 1), (1.0,) if direct else (_OF_PAIR, 1.0)):
+    for level, part in product(range(n - 1), (1.0,) if direct or wanted.max() == 1 else (_OF_PAIR, 1.0)):
         if min(len(tree.reached) for tree in trees) == n:
             break
         # If pairs serve edges of several depths, all links are busy from the first round to the last.
-        quota = np.minimum(left, np.maximum(np.ceil(left * share), _OF_ROOT * wanted.max()).astype(np.int64))
-        for ahead, tree in (
-            (ahead, tree) for ahead in _strides(n) for tree in trees
-        ):  # trees grow in the loop
+        quota = np.minimum(left, np.maximum(np.ceil(left * part), _OF_ROOT * wanted.max()).astype(np.int64))
+        for ahead, tree in ((ahead, tree) for ahead in _strides(n) for tree in trees):  # trees are added
             for x in [rank for rank, (_, depth) in tree.reached.items() if depth == level]:
                 y = (x + ahead) % n
                 able = 0 if y in tree.reached else min(int(quota[x, y]), tree.count)
