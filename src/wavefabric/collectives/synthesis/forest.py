@@ -53,9 +53,9 @@ def forests(
     A forest has spanning trees from every root, and the time that links take for it. A root of c chunks gets
     ``trees`` c/g trees, where g is the greatest common divisor of all c. Pairs of ranks get whole trees in
     turn, and links carry a forest in the fewest rounds for which these suffice; with ``trees`` None `divide`
-    finds the numbers, and the time is the shortest of any trees; with 0 each has the fewest hops. A forest is empty if its time exceeds
-    ``most``. `OutOfTime` after ``until``; `InputError` if chunks go to some ranks only, or links do not
-    connect all ranks.
+    finds the numbers, and the time is the shortest of any trees; with 0 each has the fewest hops. A forest is
+    empty if its time exceeds ``most``. `OutOfTime` after ``until``; `InputError` if chunks go to some ranks
+    only, or links do not connect all ranks.
     """
     todo, stop, back = task(layout), Deadline(until, 1), links.reversed()
     mirrored = back.capacity == links.capacity and {*back.groups} == {*links.groups}
