@@ -252,7 +252,7 @@ class ScheduleSearch:
             for pace in (max(1.0, most * part) for part in paces):
                 length = max(1, min(round(per_round * pace) if pace > 1 else 1, MOST_CHUNKS // (trees * n)))
                 pieces = self._pieces or length * trees // parts
-                rounds = forest_rounds(made, pieces * parts / trees, pace, shortest)
+                rounds = forest_rounds(made, pieces * parts, pace, shortest)
                 seconds = sum(sum(each.seconds) for each in rounds) * self._nbytes / (pieces * parts)
                 seconds += self._latency * sum(len(each.seconds) for each in rounds)
                 tried.append((seconds, pieces, rounds))

@@ -6,7 +6,7 @@ from itertools import chain, permutations, product
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from wavefabric.base.errors import InputError
@@ -112,10 +112,23 @@ def test_drawn_machines(fabric, collective, trees, length):
         busy = np.bincount(use.resource, count[use.pair], use.capacity.size) / use.capacity
         assert busy.max() / sum(tree.count for tree in forest.trees) <= float(forest.rounds) * (1 + 1e-12)
     elements = 4 * n * n * trees
-    rounds = forest_rounds(made, length, 5.0)
+    chunks = base * trees * length * (1 if collective in ("all-reduce", "reduce") else n)
+    rounds = forest_rounds(made, chunks, 5.0)
     schedule = forest_schedule(layout(collective, n, elements * length, base * trees * length), rounds)
     time = cost(schedule, fabric, 1e9 / elements / length)
     assert (kind(schedule)[0], time.seconds >= time.bound.seconds * (1 - 1e-9)) == (collective, True)
+
+
+@settings(max_examples=20)
+@given(ports=st.lists(st.integers(1, 7), min_size=6, max_size=6), pieces=st.integers(1, 4))
+@example(ports=[3, 1, 4, 7, 4, 4], pieces=2)  # 2 trees of each root for sums, 7 for copies
+def test_sums_and_copies_may_have_different_numbers_of_trees(ports, pieces):
+    links = Links(3, dict(zip(permutations(range(3), 2), ports, strict=True)))
+    made = forests(layout("all-reduce", 3, 9, 3), links, None)
+    schedule = forest_schedule(layout("all-reduce", 3, 36, 3 * pieces), forest_rounds(made, 3 * pieces, 3.0))
+    assert kind(schedule)[0] == "all-reduce"
+    hops = forests(layout("all-reduce", 3, 9, 3), links, 0)
+    assert all(depth <= 1 for each in hops for tree in each.trees for _, depth in tree.reached.values())
 
 
 def test_what_trees_do_not_serve_is_refused():

@@ -58,7 +58,7 @@ def test_drawn_links_carry_what_they_can_and_data_that_are_there(capacities, hub
     pairs = [(a, b) for a in range(3) for b in range(3) if a != b]
     links = Links(3, dict(zip(pairs, capacities, strict=True)), ((frozenset(pairs[:4]), hub),))
     (forest,) = forests(layout("all-gather", 3, 3), links, 1)
-    (rounds,) = forest_rounds([forest], length, pace, part)
+    (rounds,) = forest_rounds([forest], 3 * length, pace, part)
     moves = rounds.moves({root: [(root, i) for i in range(length)] for root in range(3)})
     assert len(moves) == len({(chunk, y) for _, chunk, _, y in moves}) == 3 * 2 * length
     there, used = {(chunk, chunk[0]): -1 for _, chunk, _, _ in moves}, defaultdict(Counter)

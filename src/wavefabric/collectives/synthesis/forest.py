@@ -63,16 +63,14 @@ def forests(
     return [_forest(demand, over, trees, stop, most) for demand, over in parts if demand is not None]
 
 
-def forest_rounds(
-    forests: list[Forest], length: float, pace: float, shortest: float = 1.0
-) -> list[TreeRounds]:
-    """Return the rounds of each forest for ``length`` chunks per tree; for the rest see `tree_rounds`."""
-    return [
-        tree_rounds(
-            each.trees, each.links, {t.root: round(t.all * length) for t in each.trees}, pace, shortest
-        )
-        for each in forests
-    ]
+def forest_rounds(forests: list[Forest], chunks: int, pace: float, shortest: float = 1.0) -> list[TreeRounds]:
+    """Return the rounds of each forest for ``chunks`` chunks of all roots; for the rest see `tree_rounds`."""
+    result = []
+    for each in forests:
+        length = chunks / sum(tree.count for tree in each.trees)
+        of_roots = {tree.root: round(tree.all * length) for tree in each.trees}
+        result.append(tree_rounds(each.trees, each.links, of_roots, pace, shortest))
+    return result
 
 
 def forest_schedule(layout: Layout, rounds: list[TreeRounds]) -> Schedule:
