@@ -123,7 +123,8 @@ def _computed(row: Row, time_limit: float, permutations: int, say) -> dict[str, 
             row.collective, fabric, row.nbytes, model="flow", until=now() + time_limit
         )
         flow = min(flow, searched.cost.seconds)
-    alike = {"flow": flow, "rounds": fastest.cost.seconds}.get(row.counts)
+    # Transfers that may start at any time may also wait for the others of their round.
+    alike = {"flow": min(flow, fastest.cost.seconds), "rounds": fastest.cost.seconds}.get(row.counts)
     if alike is None:
         links = tuple(replace(link, latency=0.0) for link in fabric.links)
         alike = cost(fastest.schedule, replace(fabric, links=links, alpha=0.0), element_bytes).seconds
