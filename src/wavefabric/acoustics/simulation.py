@@ -16,7 +16,7 @@ from wavefabric.acoustics.materials.find import find_materials
 from wavefabric.acoustics.medium import Medium
 from wavefabric.acoustics.problem import Problem, Recording
 from wavefabric.acoustics.recording.delivery import broadcast
-from wavefabric.acoustics.recording.sinks import MemorySink, SeriesFiles
+from wavefabric.acoustics.recording.sinks import DeviceSink, MemorySink, SeriesFiles
 from wavefabric.acoustics.recording.tones import broken_periods, with_tones
 from wavefabric.acoustics.result import Results
 from wavefabric.acoustics.run import Observer, run
@@ -61,16 +61,35 @@ class ResultSettings(RunSettings):
         if saved and self.output is not None and saved.resolve() == Path(self.output).resolve():
             raise InputError(f"checkpoint: {saved} is the output too; allowed: another file")
 
+    def sink(self) -> MemorySink:
+        """Return the sink that stores recorded arrays: in memory, or beside a checkpoint."""
+        return MemorySink() if self.checkpoints is None else SeriesFiles(self.checkpoints.path)
+
 
 @dataclass(frozen=True, kw_only=True)
 class SimulateSettings(ResultSettings):
     """Holds the keywords of `simulate`."""
 
+    on_gpu: bool = False
     record: str | Sequence[str] | None = None
     dt: float | str | None = None
     steps: int | None = None
     t_end: float | str | None = None
     cfl: float = 0.3
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._require_flags("on_gpu")
+        saves = self.on_gpu and self.checkpoint is not None
+        ensure(not saves, "on_gpu", "is given with a checkpoint, whose rows are in files", "one of them")
+
+    def sink(self) -> MemorySink:
+        """Return the sink that stores recorded arrays where these settings want them."""
+        if not self.on_gpu:
+            return super().sink()
+        ranks = self.ranks.size
+        ensure(ranks == 1, "on_gpu", f"is given for {ranks} ranks", "one rank")
+        return DeviceSink(self.ranks.device)
 
 
 SettingsType = TypeVar("SettingsType", bound=SimulateSettings)
@@ -135,6 +154,9 @@ def simulate(
 
     Other Parameters
     ----------------
+    on_gpu : bool
+        True: recorded arrays stay on the GPU of the run, as CuPy arrays that other libraries take without a
+        copy (DLPack). One rank, no checkpoint.
     record : str or sequence of str, optional
         Instead of a sensor: other quantities of the whole domain, such as ``"u_max_all"``.
     dt : float or str, optional
@@ -189,7 +211,8 @@ def solve(
     of its first grid point.
     """
     options = options.with_ranks(problem.shape)
-    comm, output, checkpoints = options.ranks, options.output, options.checkpoints
+    comm, output = options.ranks, options.output
+    sink = options.sink()  # it has arrays on rank 0 only
     check(problem, **naming)
     check_recording(problem, recording, **naming)
     writer = None
@@ -199,8 +222,6 @@ def solve(
     for line in broken_periods(problem, recording) if comm.rank == 0 else ():
         warnings.warn(line, stacklevel=3)
     with locked_by_first_rank(comm, output, "output"):
-        # The sink has arrays on rank 0 only.
-        sink = MemorySink() if checkpoints is None else SeriesFiles(checkpoints.path)
         report = run(problem, recording, sink, options, observer=observer, setup=setup)
         arrays = with_tones(broadcast(comm, sink.arrays), recording)
         arrays = arrays if adapt is None else adapt(arrays)
@@ -238,7 +259,7 @@ class PreparedSimulation:
         """Simulate a source, as `wavefabric.acoustics.simulate` does, collective over the ranks.
 
         ``options`` may be ``record``, ``steps``, ``t_end``, ``output``, ``force``, ``progress`` and
-        ``checkpoint`` of `simulate`, in place of those of `prepare`.
+        ``checkpoint`` and ``on_gpu`` of `simulate`, in place of those of `prepare`.
         """
         for name in options:
             choice("prepared.simulate", name, _OF_A_SOURCE)
@@ -256,7 +277,7 @@ class PreparedSimulation:
         this is a loop over `simulate`, whose results are the same to round-off. Sources that are simulated
         together share one report.
 
-        ``options`` may be ``record``, ``steps``, ``t_end`` and ``progress`` of `simulate`.
+        ``options`` may be ``record``, ``steps``, ``t_end``, ``progress`` and ``on_gpu`` of `simulate`.
         """
         for name in options:
             choice("prepared.simulate_all", name, _OF_ALL_SOURCES)
@@ -321,11 +342,11 @@ class PreparedSimulation:
         problems: Sequence[Problem],
         recording: Recording,
         stack: tuple[Problem, Recording, Setup],
-        settings: RunSettings,
+        settings: ResultSettings,
         observer: Observer | None = None,
     ) -> list[Results]:
         """Run the ``stack`` that `stack` made of ``problems``; return the results of each problem."""
-        (problem, together, setup), sink = stack, MemorySink()
+        (problem, together, setup), sink = stack, settings.sink()
         report = run(problem, together, sink, settings, observer=observer, setup=setup)
         report.notes.append(f"one of {len(problems)} sources that were simulated together")
         arrays = with_tones(sink.arrays, recording)
@@ -399,9 +420,9 @@ class PreparedSimulation:
 
 
 #: Settings that `PreparedSimulation.simulate` can override.
-_OF_A_SOURCE = ("record", "steps", "t_end", "output", "force", "progress", "checkpoint")
+_OF_A_SOURCE = ("record", "steps", "t_end", "output", "force", "progress", "checkpoint", "on_gpu")
 #: Settings that `PreparedSimulation.simulate_all` can override.
-_OF_ALL_SOURCES = ("record", "steps", "t_end", "progress")
+_OF_ALL_SOURCES = ("record", "steps", "t_end", "progress", "on_gpu")
 
 
 def prepare(grid: Grid, medium: Medium, **options: Any) -> PreparedSimulation:
