@@ -18,7 +18,7 @@ SHAPES = st.tuples(*[st.integers(1, 7)] * 3)
 
 @pytest.fixture(params=[1, 2])
 def in_small_parts(request, monkeypatch):
-    for module in ("setup_passes", "smoothing", "check.warnings"):
+    for module in ("setup_passes", "smoothing"):
         monkeypatch.setattr(f"wavefabric.acoustics.{module}.threads_for", lambda points: request.param)
 
 

@@ -6,7 +6,8 @@ import numpy as np
 
 from wavefabric.base.system.machine import usable_threads
 from wavefabric.runtime.device.views import address as memory_address
-from wavefabric.runtime.kernels.cpu_launch import call_kernel
+from wavefabric.runtime.kernels.cpu_launch import CpuKernels, CpuLauncher, call_kernel
+from wavefabric.runtime.kernels.table import KernelTable
 
 #: Smallest number of points per thread for which another thread saves time.
 _THREAD = 1 << 17
@@ -40,6 +41,11 @@ def run_setup(name: str, dtype: Any, points: int, *arguments: Any, threads: int 
     """Run the C++ kernel ``name`` in the precision of ``dtype``, by default on `threads_for` threads."""
     precision = {np.dtype(np.float32): "float", np.dtype(np.float64): "double"}[np.dtype(dtype)]
     call_kernel(f"{name}_{precision}", *arguments, threads=threads or threads_for(points))
+
+
+def host_kernels(table: KernelTable, points: int) -> Any:
+    """Return the kernels of ``table`` for host memory, on `threads_for` threads."""
+    return CpuKernels(table, CpuLauncher(threads_for(points)))
 
 
 def partial_results(size: int, columns: int) -> np.ndarray:

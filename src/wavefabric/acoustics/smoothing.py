@@ -4,10 +4,9 @@ from typing import Any
 
 import numpy as np
 
-from wavefabric.acoustics.setup_passes import largest, threads_for
+from wavefabric.acoustics.setup_passes import host_kernels, largest, threads_for
 from wavefabric.acoustics.solver import kernels
 from wavefabric.base.errors import require
-from wavefabric.runtime.device import get_device
 from wavefabric.runtime.device.user_arrays import real_array
 
 
@@ -33,8 +32,7 @@ def smooth(field: Any, restore_max: bool = True) -> np.ndarray:
     spectrum = np.ascontiguousarray(spectrum)
     squares, window = _window(shape)
     volume = spectrum.reshape([each.size for each in squares])
-    host = get_device("cpu", threads_for(field.size))
-    host.kernels(kernels.TABLE).apply_window(volume, *squares, window)
+    host_kernels(kernels.TABLE, field.size).apply_window(volume, *squares, window)
     smoothed = np.asarray(_transform("irfftn", spectrum, shape, tuple(range(len(shape))))).reshape(
         field.shape
     )

@@ -10,13 +10,12 @@ from wavefabric.acoustics.check.rules import PYTHON_NAMES
 from wavefabric.acoustics.grid import Grid
 from wavefabric.acoustics.medium import Medium, density_jump
 from wavefabric.acoustics.problem import Problem, ProductSignal, Signal
-from wavefabric.acoustics.setup_passes import partial_results, threads_for
+from wavefabric.acoustics.setup_passes import host_kernels, partial_results
 from wavefabric.acoustics.solver import kernels
 from wavefabric.acoustics.solver.formulas import wavenumber_range
 from wavefabric.acoustics.stability.power_law import PowerLaw
 from wavefabric.base.arguments import real, typed
 from wavefabric.base.errors import require
-from wavefabric.runtime.device import get_device
 
 #: Fraction of a signal's energy above the limit that causes a warning. Tone bursts that begin and end
 #: abruptly have some 0.1 % of their energy far above their frequency.
@@ -177,13 +176,15 @@ def _rms_wavenumber(problem: Problem, device: Any = None) -> float:
 
     ``device`` is where the initial pressure is, None for the host.
     """
-    p0: Any = problem.initial_pressure
+    p0, partials = problem.initial_pressure, partial_results(math.prod(problem.array_shape[:2]), 4)
     if device is None or isinstance(p0, np.ndarray):
-        p0 = np.ascontiguousarray(p0)
-        device = get_device("cpu", threads_for(p0.size))
-    partials = device.asarray(partial_results(math.prod(problem.array_shape[:2]), 4))
-    device.kernels(kernels.TABLE).squared_slopes(partials, p0, *problem.shape)
-    *squares, total = device.to_host(partials).sum(axis=0)
+        table = host_kernels(kernels.TABLE, problem.points)
+        table.squared_slopes(partials, np.ascontiguousarray(p0), *problem.shape)
+    else:
+        there = device.asarray(partials)
+        device.kernels(kernels.TABLE).squared_slopes(there, p0, *problem.shape)
+        partials = device.to_host(there)
+    *squares, total = partials.sum(axis=0)
     axes = zip(squares, problem.spacing, range(problem.dimensions), strict=False)
     square = sum(each / spacing**2 for each, spacing, _ in axes)
     return math.sqrt(square / total) if total else 0.0

@@ -26,7 +26,7 @@ from wavefabric.fabric.planner.modelled_stages import (
 )
 from wavefabric.fabric.planner.step import SolverStep
 from wavefabric.fabric.planner.timeline import StepTimeline
-from wavefabric.runtime.spectral.axis_fft import transformed_points
+from wavefabric.runtime.spectral.axis_fft import row_points, transformed_points
 from wavefabric.runtime.spectral.distributed import Box, boxes
 
 #: Fraction of the rate of stores in other GPUs' memory that a transpose reaches: 310 of 368 GB/s, measured
@@ -123,8 +123,8 @@ class UltrasoundStep(SolverStep):
         """
         plain = name == "x_density" and not self.medium.laplacians
         form = "homogeneous" if plain else self.medium.form
-        n = self._axes["xyz".index(name[0])] // (2 if name[0] == "x" else 1)
-        count *= transformed_points(n) / n
+        n, along_x = self._axes["xyz".index(name[0])], name[0] == "x"
+        count *= row_points(n) / (n / 2) if along_x else transformed_points(n) / n
         return count * self.points * self.rates.kernel(name, self.precision, form, self._axes, self.points)
 
     @cached_property
