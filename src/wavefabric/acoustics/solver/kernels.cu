@@ -166,6 +166,18 @@ extern "C" __global__ void sample(REAL *target, const REAL *field, const Index *
     }
 }
 
+// Combine the values of all threads of a block by `join`, in a fixed order; only thread 0 gets the result.
+template <class T, class F>
+__device__ __forceinline__ T joined(T value, T *shared, F join) {
+    __syncthreads();
+    shared[threadIdx.x] = value;
+    for (int half = blockDim.x / 2; half; half /= 2) {
+        __syncthreads();
+        if (threadIdx.x < half) shared[threadIdx.x] = join(shared[threadIdx.x], shared[threadIdx.x + half]);
+    }
+    return threadIdx.x ? value : shared[0];  // other threads would read it while thread 0 writes it
+}
+
 // One block per element; sums in a fixed order.
 extern "C" __global__ void sample_elements(REAL *target, const REAL *field, const Index *bounds, Index, const Index *points,
                                            const double *weights) {
@@ -173,12 +185,8 @@ extern "C" __global__ void sample_elements(REAL *target, const REAL *field, cons
     double value = 0.0;
     for (Index i = bounds[blockIdx.x] + threadIdx.x; i < bounds[blockIdx.x + 1]; i += blockDim.x)
         value += weights[i] * (double)field[points[i]];
-    sums[threadIdx.x] = value;
-    for (int half = blockDim.x / 2; half; half /= 2) {
-        __syncthreads();
-        if (threadIdx.x < half) sums[threadIdx.x] += sums[threadIdx.x + half];
-    }
-    if (threadIdx.x == 0) target[blockIdx.x] = (REAL)sums[0];
+    value = joined(value, sums, [](double a, double b) { return a + b; });
+    if (threadIdx.x == 0) target[blockIdx.x] = (REAL)value;
 }
 
 extern "C" __global__ void store_row(REAL *rows, const REAL *values, Index count, const Index *clock, Index start,
@@ -260,18 +268,6 @@ struct Parameter {
 };
 #define PARAMETER(name) const REAL *name, Index name##_stride, const void *name##_index, int name##_form
 #define PARAMETER_OF(name) Parameter{name, name##_stride, name##_index, name##_form}
-
-// Combine the values of all threads of a block by `join`, in a fixed order; only thread 0 gets the result.
-template <class T, class F>
-__device__ __forceinline__ T joined(T value, T *shared, F join) {
-    __syncthreads();
-    shared[threadIdx.x] = value;
-    for (int half = blockDim.x / 2; half; half /= 2) {
-        __syncthreads();
-        if (threadIdx.x < half) shared[threadIdx.x] = join(shared[threadIdx.x], shared[threadIdx.x + half]);
-    }
-    return shared[0];
-}
 
 extern "C" __global__ void field_sums(double *partials, Index, const REAL *p, const REAL *rho, const REAL *ux, const REAL *uy,
                                       const REAL *uz, PARAMETER(density), PARAMETER(along_x), PARAMETER(along_y),
