@@ -143,7 +143,9 @@ class LinkPath:
         shift = 2 * math.pi * offset
         path.fibre = dataclasses.replace(self.fibre, beta=shift_expansion(self.fibre.beta, shift))
         delays = self.fibre.row_delays
-        path.row_phase = np.repeat(self.fibre.beta @ (shift ** np.arange(1, 5) / [1, 2, 6, 24]), 2)
+        orders = np.arange(1, self.fibre.beta.shape[1] + 1)
+        series = shift**orders / [math.factorial(n) for n in orders]
+        path.row_phase = np.repeat(self.fibre.beta @ series, 2)
         if delays is not None:
             path.row_phase += delays * shift
         return path

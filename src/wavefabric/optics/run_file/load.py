@@ -19,9 +19,6 @@ from wavefabric.base.units import SPEED_OF_LIGHT
 from wavefabric.optics.run_file import tables, values
 from wavefabric.optics.signal.recovery import check_phase
 
-#: Default wavelength of a fibre, m.
-DESIGN_WAVELENGTH = 1550e-9
-
 
 class RunFile(values.RunFileTable):
     """Holds a whole run file. From Python, `RunFile(link=LinkTable(length=80e3), ...)` takes SI floats."""
@@ -50,12 +47,16 @@ class RunFile(values.RunFileTable):
             limit = f"the link has spans 1 to {self.link.spans} (link.spans)"
             raise InputError(f"receiver.at: span {max(self.receiver.at)} given, {limit}")
         check_phase(self.receiver.phase, self.signal.modulation, "receiver.phase")
-        carrier = SPEED_OF_LIGHT / (self.fibre.wavelength or DESIGN_WAVELENGTH)
-        # β and γ at the channels are extrapolated from the fibre's wavelength: it must not be too far.
-        if abs(carrier / self.signal.centre - 1) > 0.05:
-            actual = f"{SPEED_OF_LIGHT / carrier:g} m is {carrier / 1e12:.1f} THz"
+        reference, solved = self.fibre.reference, self.fibre.preset in tables.MULTIMODES
+        carrier = SPEED_OF_LIGHT / reference
+        # β, γ and loss at the channels are extrapolated from the fibre's wavelength: it must not be too far.
+        far = abs(carrier / self.signal.centre - 1) > 0.05
+        if far and not (solved and self.fibre.attenuation is not None):
+            actual = f"{reference:g} m is {carrier / 1e12:.1f} THz"
             limit = f"within 5 % of the channels at {self.signal.centre / 1e12:.1f} THz"
-            raise InputError(f"fibre.wavelength: {actual}, allowed: {limit}")
+            limit += ", or with fibre.attenuation" * solved
+            key = "preset" if solved or self.fibre.preset in tables.STANDARDS else "wavelength"
+            raise InputError(f"fibre.{key}: {actual}, allowed: {limit}")
 
     @property
     def text(self) -> str:
@@ -72,7 +73,7 @@ class RunFile(values.RunFileTable):
         fibre = self.fibre
         tables = [fibre.profile and fibre.profile.table_csv, fibre.raman and fibre.raman.gain_csv]
         files = [fibre.modes_csv, fibre.groups_csv, fibre.kappa_csv, fibre.attenuation_csv]
-        files.append(self.signal.waveform)
+        files += [fibre.dispersion_csv, self.signal.waveform]
         return [path for path in (self._path, *files, *tables) if path]
 
     def output_path(self) -> Path:
