@@ -1,6 +1,7 @@
 """Dispersion as D and slope, as a list of β, as tables of D or n_eff: the same β(ω) as by hand."""
 
 import math
+import re
 import warnings
 
 import numpy as np
@@ -182,13 +183,19 @@ def test_noise_is_not_followed(tmp_path):
     assert abs(parameter(beta, fine * 1e-9) * 1e6 - sellmeier_d(fine)).max() < 0.01
 
 
-def test_a_rounded_index_leaves_d_uncertain(tmp_path):
+@pytest.mark.parametrize(("digits", "blurred"), [(5, True), (6, True), (7, False)])
+def test_a_rounded_index_leaves_d_uncertain(tmp_path, digits, blurred):
+    """With 5 digits n_eff is a straight line, and D 0: the rounding counts too, not the scatter alone."""
     nm = np.arange(1500, 1601, 5.0)
-    rounded = [round(SILICA.index(x * 1e-9), 5) for x in nm]
-    notes = []
-    table_coefficients(write(tmp_path / "n.csv", nm, rounded, "n_eff"), LAMBDA, warn=notes.append)
-    assert len(notes) == 1
-    assert "n.csv: the scatter of n_eff blurs D by" in notes[0]
+    rounded = [round(SILICA.index(x * 1e-9), digits) for x in nm]
+    table, notes = write(tmp_path / "n.csv", nm, rounded, "n_eff"), []
+    d = 1e6 * parameter([0, *table_coefficients(table, LAMBDA, warn=notes.append)], LAMBDA)
+    assert len(notes) == blurred
+    if blurred:
+        blur = float(re.search(r"n.csv: the scatter of n_eff blurs D by (\S+) ps", notes[0])[1])
+        assert 0.5 < abs(d - 21.96) < 4 * blur
+    else:
+        assert d == pytest.approx(21.96, abs=0.1)
 
 
 def test_an_expansion_that_misses_the_table_says_so(tmp_path):
@@ -287,6 +294,8 @@ def test_wrong_arguments_have_one_line(tmp_path):
         ): "dispersion_parameter: missing; dispersion_slope needs it",
         lambda: single_mode(betas=-21e-27): "betas: -2.1e-26 given; allowed: a list of β2, β3, … up to β15",
         lambda: single_mode(betas=[1e-27] * 15): "betas: ",
+        lambda: single_mode(betas=np.array(1e-27)): "betas: 1e-27 given; allowed: a list of β2",
+        lambda: single_mode(wavelength=1550): "wavelength: 1550 m given; allowed: 1e-08 to 0.001 m",
         lambda: single_mode(dispersion_parameter="17 ps^2/km"): "dispersion_parameter: ",
         lambda: single_mode(gamma=1e-3, n2=2.6e-20): "n2: given together with gamma",
         lambda: single_mode(

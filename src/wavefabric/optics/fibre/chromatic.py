@@ -71,9 +71,9 @@ def taylor_coefficients(
         return np.array([*beta2_beta3(d, s, wavelength), 0.0])
     if form == "betas":
         values = keys[form]
-        if not isinstance(values, (list, tuple, np.ndarray)) or not 1 <= len(values) < len(BETA_UNITS):
-            allowed = f"a list of β2, β3, … up to β{len(BETA_UNITS)}"
-            raise InputError(f"betas: {show(values)} given; allowed: {allowed}")
+        values = values.tolist() if isinstance(values, np.ndarray) else values
+        if not isinstance(values, (list, tuple)) or not 1 <= len(values) < len(BETA_UNITS):
+            raise InputError(f"betas: {show(values)} given; allowed: a list of β2, β3, … up to β15")
         return np.array([number(*each, form) for each in zip(values, BETA_UNITS[1:], strict=False)])
     defaults = zip({"beta2": -21.7e-27, "beta3": 0.0, "beta4": 0.0}.items(), BETA_UNITS[1:4], strict=True)
     return np.array([number(x if keys.get(key) is None else keys[key], u, key) for (key, x), u in defaults])
@@ -119,7 +119,9 @@ def table_coefficients(
     taylor = (solve @ y)[lowest:] * [math.factorial(n) for n in k] / span**k
     # The matrix from y to β2 at each wavelength; its rows tell how uncertain β2 is.
     curve = (k * (k - 1)) ** by_index * (x / span)[:, None] ** (k - lowest) @ solve[lowest:] / span**lowest
-    miss = math.sqrt(variance) * np.linalg.norm(curve, axis=1) if by_index else np.abs(rest)
+    digits = next((k for k in range(16) if (values.round(k) == values).all()), 16)
+    scatter = max(math.sqrt(variance), 10.0**-digits / math.sqrt(12) * 2 * math.pi / wavelength)
+    miss = scatter * np.linalg.norm(curve, axis=1) if by_index else np.abs(rest)
     d, error = curve @ y / per_d * 1e6, miss / np.abs(per_d) * 1e6
     low, high = np.multiply(1e9, band) if band else (centre, centre) if by_index else (nm[0], nm[-1])
     inside = (nm >= low) & (nm <= high) | (np.arange(len(nm)) == np.argmin(np.abs(nm - centre)))

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from wavefabric.base.arguments import number, numbers, positive, whole
+from wavefabric.base.arguments import number, numbers, positive, whole, within
 from wavefabric.base.errors import InputError, choice
 from wavefabric.optics.fibre.chromatic import KEYS, replaced, taylor_coefficients
 from wavefabric.optics.fibre.fibre import ATTENUATION, N2_SILICA, Fibre, gamma_of
@@ -114,7 +114,7 @@ def single_mode(
     keys |= {key: options.pop(key, None) for key in KEYS if key not in keys}
     n2, warn = options.pop("n2", None), options.pop("warn", None)
     labelling = {"name": "single-mode", "a_eff": 80e-12, "wavelength": 1550e-9, **options}
-    labelling["wavelength"] = wavelength = positive(labelling["wavelength"], "m", "wavelength")
+    labelling["wavelength"] = wavelength = within(labelling["wavelength"], "m", "wavelength", 1e-8, 1e-3)
     labelling["a_eff"] = [area := number(labelling["a_eff"], "m^2", "a_eff")]
     row = np.append(number(beta1, "s/m", "beta1"), taylor_coefficients(keys, wavelength, warn))
     if n2 is not None and gamma is not None:

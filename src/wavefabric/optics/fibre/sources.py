@@ -298,6 +298,8 @@ def _mode_table(path, groups_csv, wavelength: float) -> tuple[dict[str, np.ndarr
     for key, least in (("mode_group", 1), ("l", 0), ("m", 1), ("spatial_modes", 1)):
         if key in columns:
             columns[key] = _whole_numbers(path, key, columns[key], least)
+    if (area := columns["a_eff_um2"].min()) < 0.1:
+        raise InputError(f"{path}: a_eff_um2: {area:g} um^2 (the header says µm²); allowed: 0.1 um^2 or more")
     degeneracy = np.where(columns["l"] == 0, 1, 2)
     counts = columns.pop("spatial_modes", degeneracy)
     if (wrong := counts != degeneracy).any():
