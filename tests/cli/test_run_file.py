@@ -8,8 +8,9 @@ from pydantic import ValidationError
 
 from wavefabric.base.errors import InputError
 from wavefabric.optics.link.build import build_transmitter
+from wavefabric.optics.run_file.elements import LinkTable
 from wavefabric.optics.run_file.load import RunFile, load
-from wavefabric.optics.run_file.tables import FibreTable, LinkTable, SignalTable, SolverTable
+from wavefabric.optics.run_file.tables import FibreTable, SignalTable, SolverTable
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from wavefabric.cli.common.options import Json, argument
 from wavefabric.cli.common.show import conclude, heading, table
-from wavefabric.optics.link.build import build_fibre
+from wavefabric.optics.link.build import build_fibres
 from wavefabric.optics.link.expected import expected_of, group_expectations
 from wavefabric.optics.run_file.load import load
 
@@ -20,8 +20,8 @@ def command(
     format, noise of amplifiers and of the OSNR.
     """
     run = load(file)
-    fibre = build_fibre(run)
-    rows = group_expectations(expected_of(run, fibre), fibre)
+    fibres = build_fibres(run)
+    rows = group_expectations(expected_of(run, fibres), fibres["fibre"])
     conclude(as_json, {"groups": rows}, shown=_receiver_tables(run.title, rows))
 
 

@@ -42,7 +42,15 @@ VALUES = {
 }
 #: Keys that take any text, and those that take lists.
 TEXTS = ("title", "output.file")
-LISTS = ("fibre.groups", "signal.launch_power", "signal.frequencies", "receiver.at", "output.snapshots")
+LISTS = (
+    "link.length",
+    "link.element",
+    "fibre.groups",
+    "signal.launch_power",
+    "signal.frequencies",
+    "receiver.at",
+    "output.snapshots",
+)
 
 
 def keys(model, path=()):

@@ -146,8 +146,8 @@ class Point:
     @property
     def steps(self) -> float:
         """Return the cost of this point, for progress: number of steps if fixed, else length in metres."""
-        link, step = self.run.link, self.run.solver.step
-        return link.spans * (link.length if step is None else math.ceil(link.length / step - 1e-9))
+        lengths, step = [piece.length for piece in self.run.link.pieces], self.run.solver.step
+        return sum(length if step is None else math.ceil(length / step - 1e-9) for length in lengths)
 
     def __str__(self) -> str:
         return in_words(self.values)
