@@ -125,7 +125,12 @@ def expected_quality(
         if receiver.osnr_db is not None:
             loaded = 2 * grid.symbol_rate * osnr_noise_density(receiver.osnr_db, budget.nominal) * powers
         signal, passed = powers * budget.gain * budget.kept, budget.passed
-        noise = nli[n] * passed, budget.ase, loaded, _filled(grid.offsets, stepped[n] - nli[n]) * passed
+        noise = (
+            nli[n] * passed,
+            zero + budget.ase,
+            loaded,
+            _filled(grid.offsets, stepped[n] - nli[n]) * passed,
+        )
         error = np.maximum(sum(noise), 0) / np.where(signal > 0, signal, np.inf)
         recovery = signal * added_error(receiver, error, rows, abs(budget.dispersion)[:, None])
         if receiver.equaliser is None:
