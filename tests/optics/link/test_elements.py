@@ -13,7 +13,8 @@ from wavefabric.base.system.progress import Progress
 from wavefabric.optics import Amplifier, propagate
 from wavefabric.optics.link.build import build_fibres, build_transmitter
 from wavefabric.optics.link.elements import BandFilter, saturated_gain
-from wavefabric.optics.link.expected import expected_of, line_of
+from wavefabric.optics.link.expected import expected_of
+from wavefabric.optics.link.line import line_of
 from wavefabric.optics.link.path import LinkPath
 from wavefabric.optics.link.propagators import LinkPropagator
 from wavefabric.optics.link.run import run_link

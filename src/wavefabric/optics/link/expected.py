@@ -3,7 +3,6 @@
 import dataclasses
 import math
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +12,11 @@ from wavefabric.base.errors import InputError
 from wavefabric.base.results import Data
 from wavefabric.base.system.progress import warn
 from wavefabric.base.units import db
-from wavefabric.optics.fibre.fibre import Array, Fibre
+from wavefabric.optics.fibre.fibre import Fibre
 from wavefabric.optics.fibre.raman import raman_tilt, tilt_bound
 from wavefabric.optics.link.build import build_fibres, build_receiver, build_transmitter
-from wavefabric.optics.link.elements import BandFilter, LinkAmplifier, LumpedLoss, Piece
+from wavefabric.optics.link.elements import Piece
+from wavefabric.optics.link.line import element_rows, line_of
 from wavefabric.optics.link.path import SPECTRAL, LinkPath
 from wavefabric.optics.link.spectral_gain import overlap_of
 from wavefabric.optics.propagation.rank_modes import RankModes
@@ -26,7 +26,6 @@ from wavefabric.optics.run_file.load import RunFile, run_file
 from wavefabric.optics.signal.transmitter import Transmitter
 from wavefabric.optics.theory.expected import PARTS, Expectation, expected_quality
 from wavefabric.optics.theory.gaussian_noise import Options
-from wavefabric.optics.theory.line import Line, Segment
 from wavefabric.optics.theory.response import QUADRATURES, Steps
 
 #: Change of a channel in a span, dB, above which Raman scattering should be included.
@@ -153,53 +152,6 @@ def left_out(run: RunFile) -> str:
     return next((key for key, value in present.items() if value), "")
 
 
-def line_of(path: LinkPath) -> Line:
-    """Return the `Line` of a link: a segment for each piece of fibre, and for what follows an amplifier."""
-    segments: list[Segment] = []
-    ends: list[int] = []
-    shapes = path.fibre.modes, path.grid.channels
-    piece: Piece | None = None
-    gain, noise, filters, first = np.ones((1, 1)), 0.0, [], 0
-    same: dict[Any, Segment] = {}  # equal segments are one object, so that a repetition is seen
-
-    def close(number: int) -> None:
-        nonlocal piece, gain, noise, filters, first
-        if piece is not None or number > first:
-            fibre = path.medium(piece).fibre if piece else path.fibre
-            length = piece.length if piece else 0.0
-            total = gain * np.exp(-fibre.alpha * length)[:, None]
-            nominal = math.exp(path.levels[number] - path.levels[first])
-            amplitude = partial(_filtered, tuple(filters)) if filters else None
-            numbers = length, noise, nominal, np.broadcast_to(total, shapes).tobytes()
-            key = *numbers, piece and piece.medium, tuple(each.table.model_dump_json() for each in filters)
-            segment = Segment(fibre, length, total, noise, nominal, amplitude)
-            segments.append(same.setdefault(key, segment))
-        piece, gain, noise, filters, first = None, np.ones((1, 1)), 0.0, [], number
-
-    for number, each in enumerate(path.elements):
-        if isinstance(each, Piece):
-            close(number)
-            piece = each
-        elif isinstance(each, LinkAmplifier):
-            gain = gain * each.amplifier.gain
-            noise = each.amplifier.noise_density(path.grid.centre_frequency)
-            if number + 1 not in path.span_ends:
-                close(number + 1)
-        elif isinstance(each, BandFilter):
-            gain = gain * each.gain * np.where(each.passed(path.grid), 1.0, 0.0)
-            filters = [*filters, each]
-        elif isinstance(each, LumpedLoss):
-            gain = gain * np.broadcast_to(each.gains[::2, None], shapes)
-        if number + 1 in path.span_ends:
-            close(number + 1)
-            ends.append(len(segments))
-    return Line(tuple(segments), tuple(ends))
-
-
-def _filtered(filters: tuple[BandFilter, ...], offset: Array) -> Array:
-    return math.prod((each.amplitude(offset) for each in filters), start=np.ones(offset.shape))
-
-
 def expected_of(
     run: RunFile | str | Path,
     fibres: dict[str, Fibre] | Fibre | None = None,
@@ -236,6 +188,18 @@ def expected_of(
     if not run.receiver.back_to_back:
         del expected["back_to_back"]
     return expected
+
+
+def expected_elements(
+    run: RunFile | str | Path, fibres: dict[str, Fibre] | None = None
+) -> list[dict[str, Any]]:
+    """Return what theory expects of the signal after each element of a link; see `element_rows`."""
+    run = run_file(run)
+    fibres = fibres or build_fibres(run, lambda _: None)
+    fibre = fibres["fibre"]
+    transmitter = build_transmitter(run, fibre.modes)
+    path = LinkPath(run, fibres, transmitter, RankModes((0, fibre.modes)))
+    return element_rows(path, build_receiver(run, transmitter, fibre))
 
 
 def group_expectations(expected: dict[str, Expectation], fibre: Fibre) -> list[dict[str, Any]]:

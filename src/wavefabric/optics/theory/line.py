@@ -79,12 +79,15 @@ class Line:
         """
         weights = powers / powers.sum() if powers.any() else np.full(len(powers), 1 / len(powers))
         segments, _ = self.repeated
-        out = []
+        out: list[Stretch] = []
         for each in segments:
             scale, strength, _ = self.compared(each.fibre, half_band)
             gains = np.broadcast_to(each.gain, (each.fibre.modes, len(powers)))[mode]
-            gain = gains[0] if np.ptp(gains) == 0 else gains @ weights
-            out.append(Stretch(each.length, float(each.fibre.alpha[mode]), float(gain), scale, strength))
+            gain = float(gains[0] if np.ptp(gains) == 0 else gains @ weights)
+            if each.length == 0 and out:
+                out[-1] = out[-1]._replace(gain=out[-1].gain * gain)
+            else:
+                out.append(Stretch(each.length, float(each.fibre.alpha[mode]), gain, scale, strength))
         return tuple(out)
 
     def compared(self, fibre: Fibre, half_band: float) -> tuple[float, float, float]:
