@@ -10,7 +10,6 @@ import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Context, Decimal, localcontext
-from functools import reduce
 from pathlib import Path
 from typing import Any, get_origin
 
@@ -187,7 +186,12 @@ class SweepGrid:
         return {key: self._coordinate(key, [row[k] for row in each.rows]) for key, each, k in columns}
 
     def _coordinate(self, key: str, values: list[Any]) -> tuple[list[Any], str]:
-        number = reduce(getattr, key.split("."), self.base)
+        number: Any = self.base
+        for name in re.findall(r"[^.\[\]]+", key):
+            if isinstance(number, (list, dict)):
+                number = number[int(name) if isinstance(number, list) else name]
+            else:
+                number = getattr(number, name)
         if isinstance(number, bool) or not isinstance(number, (int, float)):
             return [value if isinstance(value, str) else show(value) for value in values], ""
         if not any(isinstance(value, str) for value in values):
