@@ -302,10 +302,10 @@ def test_equal_segments_are_a_repetition():
     line = line_of(
         path_of(settings(piece("80 km"), AMPLIFIER | {"noise_figure": "5 dB"}, link={"repeat": 7}))
     )
-    segments, repeats = line.repeated
-    assert (len(segments), repeats, line.count) == (1, 7, 7)
+    parts, repeats = line.repeated
+    assert (len(parts), repeats, line.count) == (1, 7, 7)
     short = line_of(path_of(settings(link={"length": "80 km", "spans": 7, "noise_figure": "5 dB"})))
-    assert short.segments[0].noise == segments[0].noise
+    assert short.parts[0].noise == parts[0].noise
     line = line_of(path_of(settings(piece("80 km"), piece("16 km", "dcf"), AMPLIFIER, link={"repeat": 3})))
     assert (len(line.repeated[0]), line.repeated[1], line.ends) == (2, 3, (2, 4, 6))
 

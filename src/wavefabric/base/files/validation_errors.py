@@ -77,12 +77,12 @@ def _holder(model: type[BaseModel], path: tuple) -> tuple[type[BaseModel], tuple
     """
     kinds: dict[str, type[BaseModel]] = {}
     keys = []
-    for place, part in enumerate(path):
+    for position, part in enumerate(path):
         if kinds and part in kinds:
             model, kinds = kinds[part], {}
             continue
         keys.append(part)
-        if part in model.model_fields and place + 1 < len(path):
+        if part in model.model_fields and position + 1 < len(path):
             models = submodels(model.model_fields[part].annotation)
             model = models[0] if len(models) == 1 else model
             several = models if len(models) > 1 else []

@@ -2,25 +2,42 @@
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
 import numpy as np
 import scipy  # its submodules load when first used
 
-from wavefabric.optics.fibre.fibre import Array
+from wavefabric.optics.fibre.fibre import Array, Fibre
 from wavefabric.optics.fibre.random_coupling import ModeMixing
 from wavefabric.optics.link.spectral_gain import filter_band
+from wavefabric.optics.propagation.rank_modes import RankModes
 from wavefabric.optics.run_file.elements import AmplifierElement, FilterElement
 from wavefabric.optics.signal.amplifier import Amplifier
 from wavefabric.optics.signal.wdm import WdmGrid
 from wavefabric.runtime.device import philox
 
-if TYPE_CHECKING:
-    from wavefabric.optics.link.path import LinkPath
+
+class LinkContext(Protocol):
+    """Describes what the elements of a link share; `LinkPath` has it."""
+
+    fibre: Fibre
+    grid: WdmGrid
+    seed: int
+    local_modes: RankModes
+
+    def scale(self, device: Any, A: Any, factors: np.ndarray) -> None:
+        """Multiply each row of ``A`` (local rows, N) by its entry of ``factors`` (2M,), in place."""
+
+    def mix(self, device: Any, A: Any, mixing: ModeMixing, everywhere: bool) -> None:
+        """Multiply the field ``A`` by the unitary of ``mixing`` (all rows), in place; all ranks call this."""
+
+    def log_gain(self, piece: "FibrePiece", start: float, stop: float, frequencies: Array) -> Array:
+        """Return ln of the power gain from ``start`` to ``stop`` (m) in a piece: (frequencies, modes)."""
+        ...
 
 
 @dataclass(frozen=True)
-class Piece:
+class FibrePiece:
     """Describes a piece of fibre: its number among the pieces, its position among the elements of the link.
 
     ``medium`` is a key of `LinkPath.media`, the length is in m.
@@ -34,17 +51,17 @@ class Piece:
 
 
 class Lumped:
-    """Base class of lumped elements. A ``path`` (`LinkPath`) has what all elements share."""
+    """Base class of lumped elements. Their ``path`` has what all elements share."""
 
-    def apply(self, path: "LinkPath", device, A) -> None:
+    def apply(self, path: LinkContext, device, A) -> None:
         """Change the field ``A`` (local rows, N), √W, in place."""
         raise NotImplementedError
 
-    def undo(self, path: "LinkPath", device, A) -> None:
+    def undo(self, path: LinkContext, device, A) -> None:
         """Apply the inverse of `apply` to ``A`` in place, without the noise and without filters."""
         raise NotImplementedError
 
-    def row_gains(self, path: "LinkPath") -> np.ndarray:
+    def row_gains(self, path: LinkContext) -> np.ndarray:
         """Return the power gain of each field row for white light, (2M,)."""
         return np.ones(path.fibre.rows)
 
@@ -55,11 +72,11 @@ class LinkAmplifier(Lumped):
     ``pieces`` are those since the amplifier before, whose changes over frequency a flattening filter undoes.
     """
 
-    def __init__(self, table: AmplifierElement, number: int, gain: float, pieces: list[Piece]):
+    def __init__(self, table: AmplifierElement, number: int, gain: float, pieces: list[FibrePiece]):
         self.table, self.number, self.pieces = table, number, pieces
         self.amplifier = Amplifier(gain, table.noise_figure)
 
-    def relative_gains(self, path: "LinkPath") -> np.ndarray:
+    def relative_gains(self, path: LinkContext) -> np.ndarray:
         """Return for each field row, (2M,), its power gain relative to the mean gain.
 
         In dB these ratios are normally distributed, with mean 0 and a root mean square of exactly
@@ -71,22 +88,22 @@ class LinkAmplifier(Lumped):
         level = normal.real - normal.real.mean()
         return 10 ** (rms / 10 * level / np.sqrt((level**2).mean()))
 
-    def row_gains(self, path: "LinkPath") -> np.ndarray:
+    def row_gains(self, path: LinkContext) -> np.ndarray:
         gains = np.full(path.fibre.rows, self.amplifier.gain)
         return gains * self.relative_gains(path) if self.table.mode_dependent_gain else gains
 
-    def apply(self, path: "LinkPath", device, A) -> None:
+    def apply(self, path: LinkContext, device, A) -> None:
         self._change_spectrum(path, device, A, 1)  # before the amplifier adds noise
         first = path.local_modes.first_row
         self.amplifier.apply(device, A, path.grid, path.seed, self.number, first)
         if self.table.mode_dependent_gain:
             path.scale(device, A, np.sqrt(self.relative_gains(path)))
 
-    def undo(self, path: "LinkPath", device, A) -> None:
+    def undo(self, path: LinkContext, device, A) -> None:
         path.scale(device, A, 1 / np.sqrt(self.row_gains(path)))
         self._change_spectrum(path, device, A, -1)
 
-    def _change_spectrum(self, path: "LinkPath", device, A, sign: int) -> None:
+    def _change_spectrum(self, path: LinkContext, device, A, sign: int) -> None:
         """Apply (``sign`` 1) or undo (−1) the amplifier's gain tilt and the filter that flattens the gain."""
         tilt, flattened = self.table.gain_tilt, self.pieces if self.table.gain_flattening else []
         if tilt == 0 and not flattened:
@@ -107,13 +124,13 @@ class LumpedLoss(Lumped):
     def __init__(self, loss: float | list[float], modes: int):
         self.gains = np.repeat(10 ** (-np.broadcast_to(loss, modes) / 10.0), 2)
 
-    def row_gains(self, path: "LinkPath") -> np.ndarray:
+    def row_gains(self, path: LinkContext) -> np.ndarray:
         return self.gains
 
-    def apply(self, path: "LinkPath", device, A) -> None:
+    def apply(self, path: LinkContext, device, A) -> None:
         path.scale(device, A, np.sqrt(self.gains))
 
-    def undo(self, path: "LinkPath", device, A) -> None:
+    def undo(self, path: LinkContext, device, A) -> None:
         path.scale(device, A, 1 / np.sqrt(self.gains))
 
 
@@ -124,7 +141,7 @@ class BandFilter(Lumped):
         self.table = table
         self.gain = 10 ** (-table.loss / 10)
 
-    def row_gains(self, path: "LinkPath") -> np.ndarray:
+    def row_gains(self, path: LinkContext) -> np.ndarray:
         return np.full(path.fibre.rows, self.gain)
 
     def amplitude(self, offset: Array) -> Array:
@@ -150,7 +167,7 @@ class BandFilter(Lumped):
                 np.maximum(total, self.amplitude(offset - centre), out=total)
         return math.sqrt(self.gain) * total
 
-    def apply(self, path: "LinkPath", device, A) -> None:
+    def apply(self, path: LinkContext, device, A) -> None:
         transfer = device.xp.asarray(self.transfer(path.grid))
 
         def change(rows: slice) -> None:
@@ -159,7 +176,7 @@ class BandFilter(Lumped):
 
         device.map_rows(A.shape[0], change)
 
-    def undo(self, path: "LinkPath", device, A) -> None:
+    def undo(self, path: LinkContext, device, A) -> None:
         path.scale(device, A, np.full(path.fibre.rows, 1 / math.sqrt(self.gain)))
 
 
@@ -169,15 +186,15 @@ class ModeCoupler(Lumped):
     def __init__(self, number: int, within: str):
         self.number, self.within = number, within
 
-    def mixing(self, path: "LinkPath") -> ModeMixing:
+    def mixing(self, path: LinkContext) -> ModeMixing:
         """Return the mixing of all rows of the field."""
         sizes = path.fibre.group_sizes.tolist() if self.within == "groups" else [path.fibre.modes]
         return ModeMixing.random(sizes, path.seed, self.number)
 
-    def apply(self, path: "LinkPath", device, A) -> None:
+    def apply(self, path: LinkContext, device, A) -> None:
         path.mix(device, A, self.mixing(path), self.within == "all")
 
-    def undo(self, path: "LinkPath", device, A) -> None:
+    def undo(self, path: LinkContext, device, A) -> None:
         path.mix(device, A, self.mixing(path).inverse, self.within == "all")
 
 

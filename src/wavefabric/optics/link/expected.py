@@ -15,7 +15,7 @@ from wavefabric.base.units import db
 from wavefabric.optics.fibre.fibre import Fibre
 from wavefabric.optics.fibre.raman import raman_tilt, tilt_bound
 from wavefabric.optics.link.build import build_fibres, build_receiver, build_transmitter
-from wavefabric.optics.link.elements import Piece
+from wavefabric.optics.link.elements import FibrePiece
 from wavefabric.optics.link.line import element_rows, line_of
 from wavefabric.optics.link.path import SPECTRAL, LinkPath
 from wavefabric.optics.link.spectral_gain import overlap_of
@@ -54,7 +54,7 @@ def resonance(fibre: Fibre, transmitter: Transmitter) -> StepLimit:
 def warnings_before(
     settings: RunFile,
     path: LinkPath,
-    steps: dict[Piece, int | None],
+    steps: dict[FibrePiece, int | None],
     expected: dict[str, Expectation] | None = None,
 ) -> list[str]:
     """Return warnings about a run's steps, delays, equaliser taps and missing Raman scattering.
@@ -174,14 +174,14 @@ def expected_of(
     path = LinkPath(run, fibres, transmitter, RankModes((0, fibre.modes)))
     line, options = line_of(path), Options(symbols=grid.symbols)
     half_band = float(abs(grid.offsets).max()) + grid.symbol_rate
-    worst = max((line.compared(each.fibre, half_band)[2] for each in set(line.segments)), default=0.0)
+    worst = max((line.compared(each.fibre, half_band)[2] for each in set(line.parts)), default=0.0)
     if worst > _UNLIKE:
         how = f"theory takes the dispersion of all fibres as proportional, which leaves {worst:.0%} of it"
         warn(f"link: {how}; interference of unlike pieces is approximate")
-    segments, _ = line.repeated
-    if solver.step is not None and solver.integrator in QUADRATURES and len(segments) == 1:
+    parts, _ = line.repeated
+    if solver.step is not None and solver.integrator in QUADRATURES and len(parts) == 1:
         steps = Steps(solver.step, solver.integrator, path.pieces[0].section_count)
-        if steps.actual_step(segments[0].length) > resonance(path.fibre, transmitter).step:
+        if steps.actual_step(parts[0].length) > resonance(path.fibre, transmitter).step:
             options = Options(symbols=grid.symbols, steps=steps, sample_rate=grid.sample_rate)
     at, joint = run.receiver.spans(line.count), run.receiver.sets(fibre.group_sizes)
     expected = expected_quality(fibre, receiver, line, None, at, options, joint)

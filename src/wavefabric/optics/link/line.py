@@ -11,46 +11,46 @@ from wavefabric.base.units import SPEED_OF_LIGHT, db
 from wavefabric.optics.fibre.fibre import Array
 from wavefabric.optics.link.elements import (
     BandFilter,
+    FibrePiece,
     LinkAmplifier,
     LumpedLoss,
-    Piece,
 )
 from wavefabric.optics.link.path import LinkPath
 from wavefabric.optics.signal.amplifier import REFERENCE_BANDWIDTH
 from wavefabric.optics.signal.receiver import Receiver
 from wavefabric.optics.theory.expected import Budget, budgets
 from wavefabric.optics.theory.gaussian_noise import Options, nonlinear_interference
-from wavefabric.optics.theory.line import Line, Segment
+from wavefabric.optics.theory.line import LinkLine, LinkPart
 
 #: Most elements of a link whose parts are listed: interference is computed after each fibre.
 MOST_LISTED = 200
 
 
-def line_of(path: LinkPath, every: bool = False) -> Line:
-    """Return the `Line` of a link: a segment for each piece of fibre and what follows it, or a span's start.
+def line_of(path: LinkPath, every: bool = False) -> LinkLine:
+    """Return the `LinkLine` of a link: a part for each piece of fibre and what follows it, or a span's start.
 
-    With ``every`` each element is a segment and ends a span.
+    With ``every`` each element is a part and ends a span.
     """
-    segments: list[Segment] = []
+    parts: list[LinkPart] = []
     ends: list[int] = []
     shape = path.fibre.modes, path.grid.channels
-    same: dict[Any, Segment] = {}  # equal segments are one object, so that a repetition is seen
+    same: dict[Any, LinkPart] = {}  # equal parts are one object, so that a repetition is seen
     start = 0
     for number in range(1, len(path.elements) + 1):
         ended = every or number in path.span_ends
-        if ended or isinstance(path.elements[number], Piece):
-            segment, key = _segment(path, start, number, shape)
-            segments.append(same.setdefault(key, segment))
+        if ended or isinstance(path.elements[number], FibrePiece):
+            part, key = _part(path, start, number, shape)
+            parts.append(same.setdefault(key, part))
             start = number
         if ended:
-            ends.append(len(segments))
-    return Line(tuple(segments), tuple(ends))
+            ends.append(len(parts))
+    return LinkLine(tuple(parts), tuple(ends))
 
 
-def _segment(path: LinkPath, start: int, stop: int, shape: tuple[int, int]) -> tuple[Segment, Any]:
-    """Return elements ``start`` to ``stop`` as a segment, and a key that is equal for equal segments."""
+def _part(path: LinkPath, start: int, stop: int, shape: tuple[int, int]) -> tuple[LinkPart, Any]:
+    """Return elements ``start`` to ``stop`` as a part, and a key that is equal for equal parts."""
     elements = path.elements[start:stop]
-    piece = elements[0] if isinstance(elements[0], Piece) else None
+    piece = elements[0] if isinstance(elements[0], FibrePiece) else None
     fibre, length = (path.medium(piece).fibre, piece.length) if piece else (path.fibre, 0.0)
     gain, noise, filters = np.ones((1, 1)), 0.0, []
     for each in elements:
@@ -64,9 +64,9 @@ def _segment(path: LinkPath, start: int, stop: int, shape: tuple[int, int]) -> t
             gain = gain * np.broadcast_to(each.gains[::2, None], shape)
     total = gain * np.exp(-fibre.alpha * length)[:, None]
     nominal = math.exp(path.levels[stop] - path.levels[start])
-    segment = Segment(fibre, length, total, noise, nominal, partial(_filtered, filters) if filters else None)
+    part = LinkPart(fibre, length, total, noise, nominal, partial(_filtered, filters) if filters else None)
     forms = tuple(each.table.model_dump_json() for each in filters)
-    return segment, (length, noise, nominal, total.tobytes(), piece and piece.medium, forms)
+    return part, (length, noise, nominal, total.tobytes(), piece and piece.medium, forms)
 
 
 def _filtered(filters: list[BandFilter], offset: Array) -> Array:
@@ -92,7 +92,7 @@ def element_rows(path: LinkPath, receiver: Receiver) -> list[dict[str, Any]]:
     for number, budget in enumerate(budgets(line, receiver, range(1, line.count + 1)), start=1):
         element, signal = path.elements[number - 1], powers * budget.gain
         lit = signal > 0
-        if isinstance(element, Piece):
+        if isinstance(element, FibrePiece):
             interference = nonlinear_interference(path.fibre, sent, line.up_to(number), options)
             relative = np.divide(interference, signal, where=lit, out=np.zeros_like(signal))
         ase = np.divide(budget.ase + np.zeros_like(signal), signal, where=lit, out=np.zeros_like(signal))

@@ -17,11 +17,11 @@ from wavefabric.optics.fibre.raman import PowerEvolution
 from wavefabric.optics.fibre.random_coupling import ModeMixing, RandomCoupling, total
 from wavefabric.optics.link.elements import (
     BandFilter,
+    FibrePiece,
     LinkAmplifier,
     Lumped,
     LumpedLoss,
     ModeCoupler,
-    Piece,
     saturated_gain,
 )
 from wavefabric.optics.link.spectral_gain import SpectralGain, filter_band
@@ -65,7 +65,7 @@ def section_count(table: FibreTable, length: float, seed: int = 0) -> int:
 
 
 @dataclass
-class Medium:
+class LinkFibre:
     """Holds what the pieces of one fibre share; rows of the fibre have delays if they couple at random."""
 
     fibre: Fibre
@@ -106,9 +106,9 @@ class LinkPath:
         #: Couples rows of several ranks; None on one rank.
         self.ranks: CoupledRanks | None = None
         #: What the pieces of each fibre share; delays of random coupling depend on the length of a section.
-        self.media: dict[tuple[str, float], Medium] = {}
+        self.media: dict[tuple[str, float], LinkFibre] = {}
         #: Elements in the order in which light passes them, and the number of elements up to each span's end.
-        self.elements: list[Piece | Lumped] = []
+        self.elements: list[FibrePiece | Lumped] = []
         self.span_ends = run.link.span_ends
         #: Distance of the end of each element from the transmitter, m, after a first 0.
         self.distances = run.link.distances
@@ -118,7 +118,7 @@ class LinkPath:
         self.levels = [0.0]
         self._list_elements(run, fibres)
         #: Pieces of fibre in order, and the fibre of the first one.
-        self.pieces = [each for each in self.elements if isinstance(each, Piece)]
+        self.pieces = [each for each in self.elements if isinstance(each, FibrePiece)]
         self.fibre = self.medium(self.pieces[0]).fibre
         #: Powers (channels, modes) at the input of each piece so far, without the link's mean gain.
         self._relative: list[Array] = []
@@ -146,14 +146,14 @@ class LinkPath:
         tables, modes = run.fibre_tables(), fibres["fibre"].modes
         launched = float(self.transmitter.powers(modes).sum())
         number = Counter[type]()
-        pieces: list[Piece] = []
+        pieces: list[FibrePiece] = []
         lost, before, amplified, compensated = 0.0, 0.0, 1.0, False  # in this span; since the last amplifier
         for at, table in enumerate(self.link.elements, start=1):
-            element: Piece | Lumped
+            element: FibrePiece | Lumped
             change = 0.0
             if isinstance(table, FibreElement):
                 medium, count = self._medium(run, table.table, fibres, table.length)
-                element = Piece(number[Piece], at - 1, medium, table.length, count)
+                element = FibrePiece(number[FibrePiece], at - 1, medium, table.length, count)
                 change = -float(self.media[medium].fibre.alpha.mean() * table.length)
                 pieces.append(element)
             elif isinstance(table, AmplifierElement):
@@ -212,7 +212,7 @@ class LinkPath:
             fibre = fibres[key]
             spectral = SpectralGain(table, fibre, self.transmitter) if table.present(*SPECTRAL) else None
             fibre = coupling.fibre(fibre, length) if coupling else fibre
-            self.media[medium] = Medium(fibre, coupling, spectral)
+            self.media[medium] = LinkFibre(fibre, coupling, spectral)
         return medium, count
 
     def _check_modes(self, tables: dict[str, FibreTable], fibres: dict[str, Fibre]) -> None:
@@ -261,7 +261,7 @@ class LinkPath:
         """Return the number of elements of the first ``spans`` spans."""
         return self.span_ends[spans - 1] if spans else 0
 
-    def medium(self, piece: Piece) -> Medium:
+    def medium(self, piece: FibrePiece) -> LinkFibre:
         """Return what a piece of fibre shares with others of its kind."""
         return self.media[piece.medium]
 
@@ -270,7 +270,7 @@ class LinkPath:
         end = self.end(spans)
         lengths: dict[tuple[str, float], float] = {}
         for each in self.elements[:end]:
-            if isinstance(each, Piece):
+            if isinstance(each, FibrePiece):
                 lengths[each.medium] = lengths.get(each.medium, 0.0) + each.length
         whole = self.distances[end]
         betas = [self.media[key].fibre.beta for key in lengths]
@@ -283,7 +283,7 @@ class LinkPath:
         gains = Counter(self._net_gains[:spans])
         return math.prod(gain**count for gain, count in gains.items())
 
-    def sections(self, device, piece: Piece, backward: bool = False) -> Sections:
+    def sections(self, device, piece: FibrePiece, backward: bool = False) -> Sections:
         """Return the `Sections` of a piece: an object that applies coupling and filters between sections."""
         medium = self.medium(piece)
         bare = medium.coupling is None and medium.spectral is None
@@ -329,7 +329,7 @@ class LinkPath:
         """Multiply each row of ``A`` (local rows, N) by its entry of ``factors`` (2M,), in place."""
         A *= device.asarray(factors[self.local_modes.slice].astype(A.real.dtype))[:, None]
 
-    def log_gain(self, piece: Piece, start: float, stop: float, frequencies: Array) -> Array:
+    def log_gain(self, piece: FibrePiece, start: float, stop: float, frequencies: Array) -> Array:
         """Return ln of the power gain from ``start`` to ``stop`` (m) in a piece: (frequencies, modes).
 
         It includes Raman scattering, and loss at ``frequencies`` (Hz) only as far as it differs from the
@@ -340,12 +340,12 @@ class LinkPath:
             return np.zeros((len(frequencies), self.fibre.modes))
         return spectral.log_gain(self._evolution(piece), start, stop, frequencies)
 
-    def _evolution_of(self, piece: Piece) -> PowerEvolution | None:
+    def _evolution_of(self, piece: FibrePiece) -> PowerEvolution | None:
         spectral = self.medium(piece).spectral
         assert spectral is not None
         return spectral.evolution(lambda: self._input_powers(piece), piece.length)
 
-    def _input_powers(self, piece: Piece) -> Array:
+    def _input_powers(self, piece: FibrePiece) -> Array:
         """Return the mean powers of the channels at the input of a piece, W, (channels, modes).
 
         They have the link's mean gain, and Raman scattering and losses over frequency of the pieces before,
@@ -373,7 +373,7 @@ class PieceSections(Sections):
     next one, so that the splitting into filters and propagation is of second order.
     """
 
-    def __init__(self, path: LinkPath, device, piece: Piece, backward: bool):
+    def __init__(self, path: LinkPath, device, piece: FibrePiece, backward: bool):
         self._path, self._device, self._piece, self._backward = path, device, piece, backward
         self._medium = medium = path.medium(piece)
         self.count = piece.section_count

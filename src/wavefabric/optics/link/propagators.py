@@ -3,7 +3,7 @@
 import dataclasses
 from typing import Any
 
-from wavefabric.optics.link.elements import Lumped, Piece
+from wavefabric.optics.link.elements import FibrePiece, Lumped
 from wavefabric.optics.link.path import LinkPath
 from wavefabric.optics.propagation.propagate import PropagationOptions, PropagationReport, Propagator
 from wavefabric.runtime.exchange.communicator import Communicator
@@ -21,9 +21,9 @@ class LinkPropagator:
         self._all = {key: Propagator(medium.fibre, *shape) for key, medium in path.media.items()}
         self.main = next(iter(self._all.values()))
         self.device = comm.device
-        self._share()
+        self._count_together()
 
-    def _share(self) -> None:
+    def _count_together(self) -> None:
         for each in self._all.values():
             each.report, each.operators.counts = self.main.report, self.main.operators.counts
 
@@ -41,14 +41,14 @@ class LinkPropagator:
         """Reset counts and report, and set step control and direction, as `Propagator.renew`."""
         for each in self._all.values():
             each.renew(options)
-        self._share()
+        self._count_together()
 
-    def steps(self, piece: Piece) -> int | None:
+    def steps(self, piece: FibrePiece) -> int | None:
         """Return the number of steps in a piece of fibre; None for variable steps."""
         return self._all[piece.medium].steps(piece.length, piece.section_count)
 
     def run(
-        self, A, path: LinkPath, piece: Piece, *arguments: Any, backward: bool = False, **options: Any
+        self, A, path: LinkPath, piece: FibrePiece, *arguments: Any, backward: bool = False, **options: Any
     ) -> dict:
         """Propagate ``A`` through a piece of ``path``; arguments and result are those of `Propagator.run`."""
         sections = path.sections(self.device, piece, backward)

@@ -21,7 +21,7 @@ from wavefabric.optics.fibre.fibre import Fibre
 from wavefabric.optics.link import build
 from wavefabric.optics.link import expected as theory
 from wavefabric.optics.link.build import SharedParts
-from wavefabric.optics.link.elements import Piece
+from wavefabric.optics.link.elements import FibrePiece
 from wavefabric.optics.link.field_files import Snapshots, check_waveform, read_waveform, with_whole_field
 from wavefabric.optics.link.path import LinkPath
 from wavefabric.optics.link.propagators import LinkPropagator
@@ -268,7 +268,7 @@ class _Link:
     def _pass(self, number: int, inside: dict | None) -> None:
         """Pass element ``number`` of the link, from the state ``inside`` it on; receive where a span ends."""
         element, path = self.path.elements[number], self.path
-        if isinstance(element, Piece):
+        if isinstance(element, FibrePiece):
             self._propagate(number, element, inside)
         else:
             element.apply(path, self.device, self.A)
@@ -280,7 +280,7 @@ class _Link:
         if number + 1 < len(path.elements):
             self._checkpoint(number + 1, None)
 
-    def _propagate(self, number: int, piece: Piece, inside: dict | None) -> None:
+    def _propagate(self, number: int, piece: FibrePiece, inside: dict | None) -> None:
         steps, start = self.propagator.steps(piece), self.path.distances[number]
         span = bisect.bisect_right(self.path.span_ends, number) + 1
         spans = f"{span}/{len(self.path.span_ends)}"

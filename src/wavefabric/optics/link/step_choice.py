@@ -9,7 +9,7 @@ import numpy as np
 from wavefabric.base.errors import InputError
 from wavefabric.base.system.progress import Progress
 from wavefabric.optics.link.build import build_fibres, build_receiver, build_transmitter, propagation_options
-from wavefabric.optics.link.elements import Piece
+from wavefabric.optics.link.elements import FibrePiece
 from wavefabric.optics.link.expected import expected_of, resonance
 from wavefabric.optics.link.path import LinkPath
 from wavefabric.optics.link.propagators import LinkPropagator
@@ -93,11 +93,11 @@ class _ShortLink:
         propagator.renew(self._options(step))
         self.transmitter.fill(self.device, field, modes.first_row, path.fibre.modes)
         elements = path.elements[: path.end(self.spans)]
-        counts = {each: propagator.steps(each) or 1 for each in elements if isinstance(each, Piece)}
+        counts = {each: propagator.steps(each) or 1 for each in elements if isinstance(each, FibrePiece)}
         progress.start(sum(counts.values()), f"trial, step {step:.4g} m, steps")
         passed = 0
         for element in elements:
-            if not isinstance(element, Piece):
+            if not isinstance(element, FibrePiece):
                 element.apply(path, self.device, field)
                 continue
 

@@ -266,11 +266,11 @@ def _with_values(content: dict[str, Any], values: Mapping[str, Any]) -> dict[str
             inner = table.get(name)
             if number:
                 table[name] = inner = list(inner) if isinstance(inner, list) else []
-                place = int(number.removesuffix("]"))
-                if place >= len(inner):
+                position = int(number.removesuffix("]"))
+                if position >= len(inner):
                     limit = f"numbers from 0 below {len(inner)}, the elements of the run file"
-                    raise InputError(f"{key}: element {place} given; allowed: {limit}")
-                inner[place] = table = dict(inner[place])
+                    raise InputError(f"{key}: element {position} given; allowed: {limit}")
+                inner[position] = table = dict(inner[position])
             else:
                 table[name] = table = dict(inner) if isinstance(inner, dict) else {}
         table[last] = value

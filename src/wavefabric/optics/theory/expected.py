@@ -25,7 +25,7 @@ from wavefabric.optics.signal.receiver import Receiver
 from wavefabric.optics.signal.recovery import BLIND_OWN
 from wavefabric.optics.signal.transmitter import root_raised_cosine
 from wavefabric.optics.theory.gaussian_noise import Options, nonlinear_interference
-from wavefabric.optics.theory.line import Line, Spans
+from wavefabric.optics.theory.line import LinkLine, Spans
 from wavefabric.optics.theory.sums import window_weights
 
 #: Frequencies over two symbol rates at which the shape of filters is known; even.
@@ -79,7 +79,7 @@ class Expectation:
 def expected_quality(
     fibre: Fibre,
     receiver: Receiver,
-    spans: Spans | Line,
+    spans: Spans | LinkLine,
     noise_figure_db: float | None = None,
     at: Sequence[int] | None = None,
     options: Options | None = None,
@@ -91,13 +91,13 @@ def expected_quality(
     default all. ``receiver`` provides the transmitter, the OSNR of loaded noise, the carrier-phase recovery
     and the equaliser. ``joint`` lists the numbers of modes in the sets that the equaliser treats together, by
     default one set. ``spans`` describes equal spans of ``fibre``, whose amplifiers have the noise figure
-    ``noise_figure_db`` (None: noiseless), or a `Line` with its own fibres and noise. Fibres are expanded at
-    the grid's centre frequency. If ``options`` has steps or a sample rate, ``numerical`` is the interference
-    that these add; the phase window of ``options`` is replaced by the receiver's.
+    ``noise_figure_db`` (None: noiseless), or a `LinkLine` with its own fibres and noise. Fibres are expanded
+    at the grid's centre frequency. If ``options`` has steps or a sample rate, ``numerical`` is the
+    interference that these add; the phase window of ``options`` is replaced by the receiver's.
     """
     instance("fibre", fibre, Fibre)
     instance("receiver", receiver, Receiver)
-    instance("spans", spans, Spans, Line)
+    instance("spans", spans, Spans, LinkLine)
     instance("options", options, Options, NoneType)
     options = replace(options or Options(), phase_window=receiver.tracked)
     exact = replace(options, steps=None, sample_rate=None)
@@ -156,18 +156,18 @@ class Budget:
     passed: float = 1.0  # power of white noise at the transmitter that passes the filters' shape
 
 
-def budgets(line: Line, receiver: Receiver, at: Sequence[int]) -> list[Budget]:
+def budgets(line: LinkLine, receiver: Receiver, at: Sequence[int]) -> list[Budget]:
     """Return the `Budget` at the end of each number ``at`` of spans, ascending; 0 is the transmitter."""
     grid, rolloff = receiver.transmitter.grid, receiver.transmitter.rolloff
     gain, nominal, distance = 1.0, 1.0, 0.0
-    dispersion = np.zeros(line.segments[0].fibre.modes)
+    dispersion = np.zeros(line.parts[0].fibre.modes)
     # The raised cosine and the amplitude of all filters so far, over frequencies of ±1 symbol rate.
     u = (np.arange(_BINS) + 0.5) / _BINS * 2 - 1
     pulse, shape = root_raised_cosine(u, rolloff) ** 2, np.ones(_BINS)
     #: Noise densities, W/Hz, each with the amplitude of the filters after it.
     noises: list[tuple[Any, Array]] = []
     wanted, out = {line.ends[n - 1] if n else 0 for n in at}, []
-    for number, each in enumerate((None, *line.segments)):
+    for number, each in enumerate((None, *line.parts)):
         if each is not None:
             gain, nominal, distance = gain * each.gain, nominal * each.nominal, distance + each.length
             dispersion = dispersion + each.fibre.beta[:, 1] * each.length
@@ -181,15 +181,17 @@ def budgets(line: Line, receiver: Receiver, at: Sequence[int]) -> list[Budget]:
             else:
                 noises.append((each.noise, np.ones(_BINS)))
         if number in wanted:
-            ase = sum(2 * grid.symbol_rate * noise * _share(pulse, passed) for noise, passed in noises)
+            ase = sum(2 * grid.symbol_rate * noise * _passing(pulse, passed) for noise, passed in noises)
             folded = (pulse * shape).reshape(2, -1).sum(axis=0)
             kept = float(folded.mean() ** 2) if (shape != 1).any() else 1.0
             smeared = float((folded**2).mean() - kept) if (shape != 1).any() else 0.0
-            out.append(Budget(distance, gain, ase, dispersion, nominal, kept, smeared, _share(pulse, shape)))
+            out.append(
+                Budget(distance, gain, ase, dispersion, nominal, kept, smeared, _passing(pulse, shape))
+            )
     return out
 
 
-def _share(pulse: Array, amplitude: Array) -> float:
+def _passing(pulse: Array, amplitude: Array) -> float:
     """Return the share of white noise behind a matched filter that filters of this amplitude leave."""
     return float(2 * (pulse * amplitude**2).mean()) if (amplitude != 1).any() else 1.0
 
@@ -213,7 +215,7 @@ def _filled(offsets: Array, values: Array) -> Array:
 
 
 def interference_after(
-    numbers: Sequence[int], fibre: Fibre, receiver: Receiver, line: Line, options: Options
+    numbers: Sequence[int], fibre: Fibre, receiver: Receiver, line: LinkLine, options: Options
 ) -> dict[int, Array]:
     """Return a dictionary from number of spans to nonlinear interference, W, (modes, channels).
 

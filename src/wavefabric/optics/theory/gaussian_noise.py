@@ -38,7 +38,7 @@ from wavefabric.base.errors import InputError
 from wavefabric.optics.fibre.fibre import Array, Fibre
 from wavefabric.optics.signal.constellation import Constellation
 from wavefabric.optics.signal.transmitter import Transmitter
-from wavefabric.optics.theory.line import Line, Spans
+from wavefabric.optics.theory.line import LinkLine, Spans
 from wavefabric.optics.theory.response import Accumulation, Steps
 from wavefabric.optics.theory.sums import (
     Comb,
@@ -65,24 +65,24 @@ class Options:
 
 
 def nonlinear_interference(
-    fibre: Fibre, transmitter: Transmitter, spans: Spans | Line, options: Options | None = None
+    fibre: Fibre, transmitter: Transmitter, spans: Spans | LinkLine, options: Options | None = None
 ) -> Array:
     """Return the power of nonlinear interference after the last span's matched filter, W, (modes, channels).
 
-    ``spans`` are equal spans of ``fibre``, or a `Line` that has its own fibres. The power is summed over both
-    polarisations; fibres must be expanded at the grid's centre frequency. A mode without any light gets none.
-    The fibres of a line count as if their dispersion and κ were proportional (`Line.compared`), and the gain
-    of a segment as if it were the same for all channels of a mode. `InputError` for channels that do not
-    exist.
+    ``spans`` are equal spans of ``fibre``, or a `LinkLine` that has its own fibres. The power is summed over
+    both polarisations; fibres must be expanded at the grid's centre frequency. A mode without any light gets
+    none. The fibres of a line count as if their dispersion and κ were proportional (`LinkLine.compared`), and
+    the gain of a part as if it were the same for all channels of a mode. `InputError` for channels that do
+    not exist.
     """
     instance("fibre", fibre, Fibre)
     instance("transmitter", transmitter, Transmitter)
-    instance("spans", spans, Spans, Line)
+    instance("spans", spans, Spans, LinkLine)
     instance("options", options, Options, NoneType)
     line = spans.line(fibre, transmitter.grid.centre_frequency) if isinstance(spans, Spans) else spans
-    for each in dict.fromkeys(line.segments):
+    for each in dict.fromkeys(line.parts):
         within(float(each.fibre.alpha.max() * each.length), "", "alpha x length", 0, 1000)
-    fibre, (segments, repeats) = line.reference, line.repeated
+    fibre, (parts, repeats) = line.reference, line.repeated
     options = options or Options()
     grid, rate = transmitter.grid, options.sample_rate
     order = np.argsort(grid.offsets)
@@ -102,7 +102,7 @@ def nonlinear_interference(
     window, symbols = options.phase_window, options.symbols
     nodes = [nodes_of(comb, received, scale, window, symbols, alias) for alias in aliases]
     net = np.ones((fibre.modes, grid.channels))
-    for each in segments * repeats:
+    for each in parts * repeats:
         net = net * each.gain
     squares = (fibre.gamma * fibre.kappa_rows()) ** 2
     by_row = np.full((fibre.rows, grid.channels), np.nan)
@@ -139,8 +139,8 @@ def _interference(sums: Sums, i: RowKind, squares: np.ndarray, form: Constellati
     return np.outer(other_power, cross) + np.outer(self_power, itself)
 
 
-def _kinds(fibre: Fibre, density: np.ndarray, line: Line, comb: Comb) -> list[RowKind]:
-    """Return a `RowKind` for each set of field rows with equal β and ``density``, and α and gain of segments.
+def _kinds(fibre: Fibre, density: np.ndarray, line: LinkLine, comb: Comb) -> list[RowKind]:
+    """Return a `RowKind` for each set of field rows with equal β and ``density``, and α and gain of parts.
 
     ``density`` (modes, channels) is the power of a row over the symbol rate, in W/Hz.
     """

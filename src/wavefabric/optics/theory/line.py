@@ -20,7 +20,7 @@ _COMPARED = 33
 
 
 @dataclass(frozen=True, eq=False)
-class Segment:
+class LinkPart:
     """Describes ``length`` m of a fibre, which may be 0, and the lumped elements up to the next fibre."""
 
     fibre: Fibre
@@ -33,19 +33,19 @@ class Segment:
 
 
 @dataclass(frozen=True, eq=False)
-class Line:
-    """Describes a link as segments in order; ``ends`` are the numbers of segments up to the end of each span.
+class LinkLine:
+    """Describes a link as parts in order; ``ends`` are the numbers of parts up to the end of each span.
 
-    Interference of the segments adds up in field if ``coherent``, otherwise in power.
+    Interference of the parts adds up in field if ``coherent``, otherwise in power.
     """
 
-    segments: tuple[Segment, ...]
+    parts: tuple[LinkPart, ...]
     ends: tuple[int, ...]
     coherent: bool = True
 
-    def up_to(self, spans: int) -> "Line":
+    def up_to(self, spans: int) -> "LinkLine":
         """Return the first ``spans`` spans."""
-        return Line(self.segments[: self.ends[spans - 1]], self.ends[:spans], self.coherent)
+        return LinkLine(self.parts[: self.ends[spans - 1]], self.ends[:spans], self.coherent)
 
     @property
     def count(self) -> int:
@@ -55,32 +55,32 @@ class Line:
     @property
     def length(self) -> float:
         """Return the length of all fibre, m."""
-        return math.fsum(each.length for each in self.segments)
+        return math.fsum(each.length for each in self.parts)
 
     @cached_property
-    def repeated(self) -> tuple[tuple[Segment, ...], int]:
-        """Return the segments of which the line is a repetition, and how many times they are repeated."""
-        number = len(self.segments)
+    def repeated(self) -> tuple[tuple[LinkPart, ...], int]:
+        """Return the parts of which the line is a repetition, and how many times they are repeated."""
+        number = len(self.parts)
         for period in (each for each in range(1, number) if number % each == 0):
-            if all(a is b for a, b in zip(self.segments[period:], self.segments, strict=False)):
-                return self.segments[:period], number // period
-        return self.segments, 1
+            if all(a is b for a, b in zip(self.parts[period:], self.parts, strict=False)):
+                return self.parts[:period], number // period
+        return self.parts, 1
 
     @property
     def reference(self) -> Fibre:
         """Return the fibre with the strongest Kerr effect, to which others are compared."""
-        segments, _ = self.repeated
-        return max((each.fibre for each in segments if each.length), key=_kerr, default=segments[0].fibre)
+        parts, _ = self.repeated
+        return max((each.fibre for each in parts if each.length), key=_kerr, default=parts[0].fibre)
 
     def stretches(self, mode: int, powers: Array, half_band: float) -> tuple[Stretch, ...]:
-        """Return what `Accumulation` needs of each repeated segment for the rows of ``mode``.
+        """Return what `Accumulation` needs of each repeated part for the rows of ``mode``.
 
         ``powers`` (channels,) weigh the gains of the channels; ``half_band`` is half the band, Hz.
         """
         weights = powers / powers.sum() if powers.any() else np.full(len(powers), 1 / len(powers))
-        segments, _ = self.repeated
+        parts, _ = self.repeated
         out: list[Stretch] = []
-        for each in segments:
+        for each in parts:
             scale, strength, _ = self.compared(each.fibre, half_band)
             gains = np.broadcast_to(each.gain, (each.fibre.modes, len(powers)))[mode]
             gain = float(gains[0] if np.ptp(gains) == 0 else gains @ weights)
@@ -148,10 +148,10 @@ class Spans:
             raise InputError(f"length: a span loses {db(math.e) * loss:.0f} dB; allowed: up to 200 dB")
         return math.exp(loss)
 
-    def line(self, fibre: Fibre, centre: float, noise_figure_db: float | None = None) -> Line:
-        """Return the `Line` of these spans of ``fibre``; ``centre`` is the optical frequency in Hz."""
+    def line(self, fibre: Fibre, centre: float, noise_figure_db: float | None = None) -> LinkLine:
+        """Return the `LinkLine` of these spans of ``fibre``; ``centre`` is the optical frequency in Hz."""
         amplifier, loss = Amplifier(self.amplifier_gain(fibre), noise_figure_db), fibre.alpha * self.length
         net = np.exp(loss.mean() - loss) if self.gain is None else self.gain * np.exp(-loss)
         nominal = 1.0 if self.gain is None else self.gain * math.exp(-loss.mean())
-        each = Segment(fibre, self.length, net[:, None], amplifier.noise_density(centre), nominal)
-        return Line((each,) * self.count, tuple(range(1, self.count + 1)), self.coherent)
+        each = LinkPart(fibre, self.length, net[:, None], amplifier.noise_density(centre), nominal)
+        return LinkLine((each,) * self.count, tuple(range(1, self.count + 1)), self.coherent)
