@@ -298,7 +298,7 @@ def test_an_unlike_accumulation_is_a_sum_over_z():
     assert accumulation.tail == pytest.approx(mean, rel=2e-2)
 
 
-def test_equal_segments_are_a_repetition():
+def test_equal_parts_are_a_repetition():
     line = line_of(
         path_of(settings(piece("80 km"), AMPLIFIER | {"noise_figure": "5 dB"}, link={"repeat": 7}))
     )

@@ -183,8 +183,9 @@ def budgets(line: LinkLine, receiver: Receiver, at: Sequence[int]) -> list[Budge
         if number in wanted:
             ase = sum(2 * grid.symbol_rate * noise * _passing(pulse, passed) for noise, passed in noises)
             folded = (pulse * shape).reshape(2, -1).sum(axis=0)
-            kept = float(folded.mean() ** 2) if (shape != 1).any() else 1.0
-            smeared = float((folded**2).mean() - kept) if (shape != 1).any() else 0.0
+            shaped = (shape != 1).any()
+            kept = float(folded.mean() ** 2) if shaped else 1.0
+            smeared = float((folded**2).mean() - kept) if shaped else 0.0
             out.append(
                 Budget(distance, gain, ase, dispersion, nominal, kept, smeared, _passing(pulse, shape))
             )
