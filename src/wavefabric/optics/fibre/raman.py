@@ -17,6 +17,8 @@ from wavefabric.optics.fibre.csv_files import Array
 from wavefabric.optics.fibre.fibre import N2_SILICA, Fibre
 from wavefabric.optics.fibre.spectra import LossSpectrum, RamanGain
 
+#: Relative local error of ∫P dz per step (Dormand and Prince's method of eighth order).
+TOLERANCE = 1e-9
 #: Most times that waves of both directions are solved for, in turn; nodes along z for noise.
 _ITERATIONS, _QUADRATURE = 100, 64
 #: Distance of two frequencies, Hz, within which light scatters nothing: the Raman gain vanishes there.
@@ -125,7 +127,6 @@ def power_evolution(
     overlap: ArrayLike | None = None,
     groups: ArrayLike | None = None,
     backward: ArrayLike | None = None,
-    tolerance: float = 1e-9,
 ) -> PowerEvolution:
     """Compute the powers of C channels in M modes along a span under loss and stimulated Raman scattering.
 
@@ -144,13 +145,10 @@ def power_evolution(
     - ``groups`` (M,): whole numbers, equal for modes that share a row of ``overlap``; rows are in ascending
       order of these numbers. None: one row per mode, or a single row for all modes without ``overlap``.
     - ``backward`` (C,): whether a channel travels backward; None for none.
-    - ``tolerance``: relative local error of ∫P dz per step (Dormand and Prince's method of eighth order).
 
     Source for one mode: M. Zirngibl, Electron. Lett. 34, 789 (1998), doi 10.1049/el:19980555.
     """
     f, length = _optical(frequencies), positive(length, "m", "length")
-    if not 0 < tolerance < 1:
-        raise InputError(f"tolerance: {tolerance!r} given; allowed: between 0 and 1")
     launch = numbers(launch_power, "W", "launch_power")
     single = np.arange(launch.shape[1] if launch.ndim == 2 else 1) * (overlap is not None)
     numbering = single if groups is None else np.asarray(groups)
@@ -184,15 +182,15 @@ def power_evolution(
         return (launch * np.exp(-loss * passed) @ members * np.exp(raman)).reshape(-1)
 
     start = np.zeros(len(f) * len(matrix))
-    floor = tolerance * length * (float(power(0.0, start).max()) or 1.0)
+    floor = TOLERANCE * length * (float(power(0.0, start).max()) or 1.0)
     for _ in range(_ITERATIONS if back.any() else 1):
         with np.errstate(over="ignore", invalid="ignore"):  # a trial step that is too long is taken again
-            how = {"method": "DOP853", "dense_output": True, "rtol": tolerance, "atol": floor}
+            how = {"method": "DOP853", "dense_output": True, "rtol": TOLERANCE, "atol": floor}
             result = scipy.integrate.solve_ivp(power, (0, length), start, **how)
         if not result.success:
             break
         before, whole = whole, result.y[:, -1].reshape(whole.shape)
-        if np.abs(whole - before).max() <= 1e3 * tolerance * np.abs(whole).max():
+        if np.abs(whole - before).max() <= 1e3 * TOLERANCE * np.abs(whole).max():
             break
         whole = (before + whole) / 2  # half of the change, so that it converges
     else:
