@@ -152,6 +152,7 @@ def test_every_key_is_documented():
 
     text = (EXAMPLES.parent / "docs" / "run-files.md").read_text(encoding="utf-8")
     for table in (
+        elements.PumpTable,
         elements.FibreElement,
         elements.AmplifierElement,
         elements.LossElement,

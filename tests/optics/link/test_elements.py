@@ -277,6 +277,39 @@ def test_an_amplifier_of_given_power(device):
     assert 10 * math.log10(power * 1e3) == pytest.approx(5, abs=1e-5)  # the Kerr effect's error of energy
 
 
+def test_raman_pumps_amplify_and_add_noise(simulate, device):
+    """Gain of the whole field and noise density over frequency against the evolution that theory has too."""
+    run = settings(
+        piece("60 km") | {"pumps": [{"frequency": "205 THz", "power": "250 mW"}]},
+        AMPLIFIER,
+        fibre={"raman": {"gain": "silica"}},
+        signal={"symbols": 4096, "launch_power": "-10 dBm"},
+        output={"save_field": True},
+    )
+    path, _ = launched(run, device)
+    span = path.pieces[0]
+    grid = path.grid
+    channels = grid.centre_frequency + grid.offsets
+    onoff = path.log_gain(span, 0.0, span.length, channels)
+    assert 6 < 10 * math.log10(math.e) * onoff.mean() < 14
+    loss = 60 * 0.2 - 10 * math.log10(np.exp(onoff).mean())
+    assert 10 * math.log10(path.elements[1].amplifier.gain) == pytest.approx(loss, abs=1e-9)
+    field = device.zeros((2, grid.samples), np.complex128)
+    path.add_raman_noise(device, field, span)
+    density = path.raman_noise(span, np.array([grid.centre_frequency]))[0, 0]
+    power = (abs(device.to_host(field)) ** 2).mean()
+    assert power == pytest.approx(density * grid.sample_rate, rel=0.03)
+    result, expected = simulate(run), expected_of(run, warn=lambda _: None)
+    noise = (10 ** (-result["received/span_1/q_squared_db"] / 10)).mean()
+    assert noise == pytest.approx((1 / expected["span_1"].snr).mean(), rel=0.05)
+
+
+def test_pumps_need_a_gain():
+    run = settings(piece("60 km") | {"pumps": [{"frequency": "205 THz", "power": "250 mW"}]}, AMPLIFIER)
+    with pytest.raises(InputError, match=r"link\.element\[0\]\.pumps: given .*with a table \[fibre\.raman\]"):
+        path_of(run)
+
+
 # --- Theory --------------------------------------------------------------------------------------------
 
 
@@ -381,6 +414,8 @@ BAND = {"kind": "filter", "bandwidth": "50 GHz"}
         ({"element": [GOOD | {"length": "0 km"}]}, "link.element[0].length: "),
         ({"element": [GOOD | {"gain": "3 dB"}]}, "link.element[0].gain: unknown key"),
         ({"element": [GOOD | {"fibre": "smf"}]}, 'link.element[0].fibre: "smf" given; allowed: "dcf"'),
+        ({"element": [GOOD | {"pumps": [{"power": "1 W"}]}]}, "link.element[0].pumps[0].frequency: missing"),
+        ({"element": [GOOD | {"temperature": "-3 K"}]}, "link.element[0].temperature: "),
         ({"element": [GOOD, AMPLIFIER | {"gain": "-3 dB"}]}, "link.element[1].gain: "),
         ({"element": [GOOD, AMPLIFIER | {"gain": "3 dB", "power": "1 mW"}]}, "link.element[1].power: given"),
         ({"element": [GOOD, AMPLIFIER | {"saturation_power": "1 mW"}]}, "link.element[1].saturation_power: "),

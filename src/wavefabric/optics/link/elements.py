@@ -11,7 +11,7 @@ from wavefabric.optics.fibre.fibre import Array, Fibre
 from wavefabric.optics.fibre.random_coupling import ModeMixing
 from wavefabric.optics.link.spectral_gain import filter_band
 from wavefabric.optics.propagation.rank_modes import RankModes
-from wavefabric.optics.run_file.elements import AmplifierElement, FilterElement
+from wavefabric.optics.run_file.elements import AmplifierElement, FilterElement, PumpTable
 from wavefabric.optics.signal.amplifier import Amplifier
 from wavefabric.optics.signal.wdm import WdmGrid
 from wavefabric.runtime.device import philox
@@ -48,6 +48,8 @@ class FibrePiece:
     medium: tuple[str, float]
     length: float
     section_count: int
+    pumps: tuple[PumpTable, ...] = ()
+    temperature: float = 300.0
 
 
 class Lumped:

@@ -52,21 +52,30 @@ def _part(path: LinkPath, start: int, stop: int, shape: tuple[int, int]) -> tupl
     elements = path.elements[start:stop]
     piece = elements[0] if isinstance(elements[0], FibrePiece) else None
     fibre, length = (path.medium(piece).fibre, piece.length) if piece else (path.fibre, 0.0)
-    gain, noise, filters = np.ones((1, 1)), 0.0, []
+    gain, filters = np.ones((1, 1)), []
+    noise: Any = 0.0
+    total = gain * np.exp(-fibre.alpha * length)[:, None]
+    if piece and piece.pumps:
+        channels = path.grid.centre_frequency + path.grid.offsets
+        total = total * np.exp(path.log_gain(piece, 0.0, length, channels)).T
+        noise = path.raman_noise(piece, channels).T
     for each in elements:
         if isinstance(each, LinkAmplifier):
             gain = gain * each.amplifier.gain
-            noise = each.amplifier.noise_density(path.grid.centre_frequency)
+            noise = noise * each.amplifier.gain + each.amplifier.noise_density(path.grid.centre_frequency)
         elif isinstance(each, BandFilter):
-            gain = gain * each.gain * np.where(each.passed(path.grid), 1.0, 0.0)
+            passed = each.gain * np.where(each.passed(path.grid), 1.0, 0.0)
+            gain, noise = gain * passed, noise * passed
             filters.append(each)
         elif isinstance(each, LumpedLoss):
-            gain = gain * np.broadcast_to(each.gains[::2, None], shape)
-    total = gain * np.exp(-fibre.alpha * length)[:, None]
+            lost = np.broadcast_to(each.gains[::2, None], shape)
+            gain, noise = gain * lost, noise * lost
+    total = total * gain
     nominal = math.exp(path.levels[stop] - path.levels[start])
     part = LinkPart(fibre, length, total, noise, nominal, partial(_filtered, filters) if filters else None)
     forms = tuple(each.table.model_dump_json() for each in filters)
-    return part, (length, noise, nominal, total.tobytes(), piece and piece.medium, forms)
+    numbers = length, np.asarray(noise).tobytes(), nominal, total.tobytes()
+    return part, (*numbers, piece and piece.medium, forms)
 
 
 def _filtered(filters: list[BandFilter], offset: Array) -> Array:

@@ -39,6 +39,7 @@ from wavefabric.optics.run_file.load import RunFile
 from wavefabric.optics.run_file.tables import FibreTable
 from wavefabric.optics.signal.transmitter import Transmitter
 from wavefabric.optics.signal.wdm import WdmGrid
+from wavefabric.runtime.device import philox
 from wavefabric.runtime.exchange.communicator import Communicator
 
 #: Keys of [fibre] by which gain or loss depends on frequency.
@@ -116,13 +117,13 @@ class LinkPath:
         self._net_gains: list[float] = []
         #: Natural logarithm of the mean power gain up to each element, by number of elements before it.
         self.levels = [0.0]
-        self._list_elements(run, fibres)
-        #: Pieces of fibre in order, and the fibre of the first one.
-        self.pieces = [each for each in self.elements if isinstance(each, FibrePiece)]
-        self.fibre = self.medium(self.pieces[0]).fibre
         #: Powers (channels, modes) at the input of each piece so far, without the link's mean gain.
         self._relative: list[Array] = []
         self._evolution = lru_cache(maxsize=4)(self._evolution_of)
+        #: Pieces of fibre in order, and the fibre of the first one.
+        self.pieces: list[FibrePiece] = []
+        self._list_elements(run, fibres)
+        self.fibre = self.medium(self.pieces[0]).fibre
         #: Whether the receiver knows the inverse of the link; an equaliser does not need it.
         self.known_channel = run.receiver.equaliser == "ideal"
         lumped = [each for each in self.elements if isinstance(each, Lumped)]
@@ -153,9 +154,13 @@ class LinkPath:
             change = 0.0
             if isinstance(table, FibreElement):
                 medium, count = self._medium(run, table.table, fibres, table.length)
-                element = FibrePiece(number[FibrePiece], at - 1, medium, table.length, count)
+                pumped = tuple(table.pumps), table.temperature
+                element = FibrePiece(number[FibrePiece], at - 1, medium, table.length, count, *pumped)
                 change = -float(self.media[medium].fibre.alpha.mean() * table.length)
                 pieces.append(element)
+                self.pieces.append(element)
+                if table.pumps:
+                    change += self._pump_gain(run, element, table.table)
             elif isinstance(table, AmplifierElement):
                 gain = self._gain(table, before, launched * math.exp(self.levels[-1]))
                 element = LinkAmplifier(table, number[LinkAmplifier], gain, pieces)
@@ -337,13 +342,38 @@ class LinkPath:
         """
         spectral = self.medium(piece).spectral
         if spectral is None:
-            return np.zeros((len(frequencies), self.fibre.modes))
+            return np.zeros((len(frequencies), self.medium(piece).fibre.modes))
         return spectral.log_gain(self._evolution(piece), start, stop, frequencies)
 
     def _evolution_of(self, piece: FibrePiece) -> PowerEvolution | None:
         spectral = self.medium(piece).spectral
         assert spectral is not None
-        return spectral.evolution(lambda: self._input_powers(piece), piece.length)
+        return spectral.evolution(lambda: self._input_powers(piece), piece.length, piece.pumps)
+
+    def _pump_gain(self, run: RunFile, piece: FibrePiece, key: str) -> float:
+        """Return ln of the mean Raman gain of the channels in a pumped piece of the fibre [``key``]."""
+        if run.fibre_tables()[key].raman is None:
+            known = f"allowed: with a table [{key}.raman]"
+            raise InputError(f"link.element[{piece.position}].pumps: given for a fibre without gain; {known}")
+        grid = self.transmitter.grid
+        gains = self.log_gain(piece, 0.0, piece.length, grid.centre_frequency + grid.offsets)
+        return float(np.log(np.exp(gains).mean()))
+
+    def raman_noise(self, piece: FibrePiece, frequencies: Array) -> Array:
+        """Return the noise density of a row by Raman pumps at a piece's end, W/Hz: (frequencies, modes)."""
+        evolution = self._evolution(piece)
+        assert evolution is not None
+        return evolution.noise_density(frequencies, piece.temperature)[:, evolution.group]
+
+    def add_raman_noise(self, device, A, piece: FibrePiece) -> None:
+        """Add the noise of a piece's Raman pumps to ``A`` (local rows, N), √W, in place."""
+        noise = device.zeros(A.shape, np.complex128)
+        for row in range(len(noise)):
+            stream = philox.stream(philox.RAMAN, piece.number, self.local_modes.first_row + row)
+            device.kernels(philox.TABLE).add_complex_normal(noise[row], 1.0, self.seed, stream, 0)
+        rate, modes = self.grid.sample_rate, self.local_modes.range
+        filter_band(device, noise, self.grid, lambda f: np.log(self.raman_noise(piece, f) * rate), modes)
+        A += noise.astype(A.dtype)
 
     def _input_powers(self, piece: FibrePiece) -> Array:
         """Return the mean powers of the channels at the input of a piece, W, (channels, modes).
@@ -351,7 +381,7 @@ class LinkPath:
         They have the link's mean gain, and Raman scattering and losses over frequency of the pieces before,
         as far as no filter flattens them.
         """
-        launched = self.transmitter.powers(self.fibre.modes).T
+        launched = self.transmitter.powers(self.medium(piece).fibre.modes).T
         frequencies = self.transmitter.grid.centre_frequency + self.transmitter.grid.offsets
         relative = self._relative
         while len(relative) <= piece.number:
@@ -360,6 +390,8 @@ class LinkPath:
                 continue
             last, following = self.pieces[len(relative) - 1], self.pieces[len(relative)]
             changed = relative[-1] * np.exp(self.log_gain(last, 0, last.length, frequencies))
+            if last.pumps:  # the levels have the mean gain of pumps
+                changed = changed * (relative[-1].sum() / changed.sum())
             between = self.elements[last.position : following.position]
             flat = any(isinstance(each, LinkAmplifier) and each.table.gain_flattening for each in between)
             relative.append(launched if flat else changed)

@@ -270,6 +270,8 @@ class _Link:
         element, path = self.path.elements[number], self.path
         if isinstance(element, FibrePiece):
             self._propagate(number, element, inside)
+            if element.pumps:
+                path.add_raman_noise(self.device, self.A, element)
         else:
             element.apply(path, self.device, self.A)
         if number + 1 not in path.span_ends:

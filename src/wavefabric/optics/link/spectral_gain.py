@@ -1,6 +1,6 @@
 """Compute gain and loss over frequency along a span, and filters that apply them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import scipy  # its submodules load when first used
@@ -10,6 +10,7 @@ from wavefabric.base.units import SPEED_OF_LIGHT
 from wavefabric.optics.fibre.fibre import N2_SILICA, Array, Fibre
 from wavefabric.optics.fibre.raman import PowerEvolution, intensity_overlap, raman_evolution
 from wavefabric.optics.fibre.spectra import LossSpectrum, RamanGain
+from wavefabric.optics.run_file.elements import PumpTable
 from wavefabric.optics.run_file.tables import FibreTable
 from wavefabric.optics.signal.transmitter import Transmitter
 
@@ -44,7 +45,9 @@ class SpectralGain:
                 (key,) = table.present("attenuation_csv", "attenuation_slope")
                 raise InputError(f"fibre.{key}: {str(error).partition(': ')[2]}") from None
 
-    def evolution(self, powers: Callable[[], Array], length: float) -> PowerEvolution | None:
+    def evolution(
+        self, powers: Callable[[], Array], length: float, pumps: Sequence[PumpTable] = ()
+    ) -> PowerEvolution | None:
         """Return Raman scattering along ``length`` m; None without [fibre.raman].
 
         ``powers()`` returns the powers at the input, W, (channels, modes).
@@ -57,8 +60,14 @@ class SpectralGain:
             gain = RamanGain.from_csv(table.gain_csv, table.area)
         elif table.gain == "triangular":
             gain = RamanGain.triangular(table.slope, table.area)
-        inputs, overlap = (self._frequencies, powers(), length), overlap_of(self._table, self._fibre)
-        return raman_evolution(self._fibre, *inputs, gain, self._loss, overlap=overlap)
+        frequencies, launched, backward = self._frequencies, powers(), None
+        if pumps:
+            frequencies = np.append(frequencies, [each.frequency for each in pumps])
+            each_mode = [[each.power / self._fibre.modes] * self._fibre.modes for each in pumps]
+            launched = np.vstack([launched, each_mode])
+            backward = [False] * len(self._frequencies) + [each.direction == "backward" for each in pumps]
+        inputs, overlap = (frequencies, launched, length), overlap_of(self._table, self._fibre)
+        return raman_evolution(self._fibre, *inputs, gain, self._loss, overlap=overlap, backward=backward)
 
     def log_gain(
         self, evolution: PowerEvolution | None, start: float, stop: float, frequencies: Array

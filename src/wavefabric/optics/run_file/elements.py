@@ -18,12 +18,25 @@ NoiseFigure = Annotated[float, values.in_unit("dB", least=0, most=100)]
 ModeDependence = Annotated[float, values.in_unit("dB", least=0, most=30)]
 
 
+class PumpTable(values.RunFileTable):
+    """Describes a Raman pump: optical frequency in Hz, power in W, shared equally by all modes."""
+
+    frequency: values.Frequency
+    power: _Power
+    direction: Literal["forward", "backward"] = "backward"
+
+
 class FibreElement(values.RunFileTable):
-    """Describes a piece of fibre: its length in m, the name of its table [fibres.NAME], None for [fibre]."""
+    """Describes a piece of fibre: its length in m, the name of its table [fibres.NAME], None for [fibre].
+
+    ``temperature`` (K) is that of the spontaneous Raman scattering of the ``pumps``.
+    """
 
     kind: Literal["fibre"]
     length: values.Length
     fibre: StrictStr | None = None
+    pumps: Annotated[list[PumpTable], Field(max_length=100)] = Field(default_factory=list)
+    temperature: Annotated[float, values.in_unit("K", least=1, most=2000)] = 300.0
 
     @property
     def table(self) -> str:
