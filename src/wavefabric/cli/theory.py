@@ -9,12 +9,16 @@ from wavefabric.cli.common.options import Json, argument, option
 from wavefabric.cli.common.show import conclude, heading, table
 from wavefabric.optics.link.build import build_fibres
 from wavefabric.optics.link.expected import expected_elements, expected_of, group_expectations
+from wavefabric.optics.link.transfer import ModalFigures, modal_figures
 from wavefabric.optics.run_file.load import load
 
 
 def command(
     file: Annotated[Path, argument("Run file (TOML) of a fibre link.")],
     elements: Annotated[bool, option("Show the signal after each element of the link too.")] = False,
+    delays: Annotated[
+        bool, option("Show the link's group delays and mode-dependent loss over the channels' band too.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Show the Q² that theory expects of a fibre link, by mode group and distance, in seconds.
@@ -26,8 +30,25 @@ def command(
     fibres = build_fibres(run)
     listed = {"elements": expected_elements(run, fibres)} if elements else {}
     rows = group_expectations(expected_of(run, fibres), fibres["fibre"])
-    tables = chain(_receiver_tables(run.title, rows), _element_table(**listed))
-    conclude(as_json, {"groups": rows} | listed, shown=tables)
+    figures = modal_figures(run, fibres=fibres) if delays else None
+    tables = chain(_receiver_tables(run.title, rows), _element_table(**listed), _delay_table(figures))
+    modal = {} if figures is None else {"modal": figures.arrays()}
+    conclude(as_json, {"groups": rows} | listed | modal, shown=tables)
+
+
+def _delay_table(figures: ModalFigures | None) -> Iterator[Any]:
+    if figures is None:
+        return
+    spread, loss = figures.delay_spread * 1e12, figures.mode_dependent_loss_db
+    lines = [
+        ("differential group delay" if figures.delays.shape[1] == 2 else "delay spread", "ps", spread),
+        ("mode-dependent loss", "dB", loss),
+    ]
+    cells = [(name, unit, f"{x.mean():.3g}", f"{x.min():.3g}", f"{x.max():.3g}") for name, unit, x in lines]
+    yield table(("<", "<unit", "mean", "min", "max"), cells)
+    low, high = figures.frequencies[[0, -1]] / 1e12
+    count = len(figures.frequencies)
+    yield f"of the principal states, at {count} frequencies from {low:.6g} to {high:.6g} THz"
 
 
 def _element_table(elements: list[dict[str, Any]] | None = None) -> Iterator[Any]:

@@ -105,19 +105,21 @@ class LinkAmplifier(Lumped):
         path.scale(device, A, 1 / np.sqrt(self.row_gains(path)))
         self._change_spectrum(path, device, A, -1)
 
+    def log_spectrum(self, path: LinkContext, frequencies: Array) -> Array:
+        """Return ln of the power gain over frequency, relative to the middle: (frequencies, modes)."""
+        tilt = self.table.gain_tilt
+        total = np.outer(tilt * (frequencies - path.grid.centre_frequency), np.ones(path.fibre.modes))
+        for piece in self.pieces if self.table.gain_flattening else []:
+            total -= path.log_gain(piece, 0.0, piece.length, frequencies)
+        return total
+
     def _change_spectrum(self, path: LinkContext, device, A, sign: int) -> None:
         """Apply (``sign`` 1) or undo (−1) the amplifier's gain tilt and the filter that flattens the gain."""
-        tilt, flattened = self.table.gain_tilt, self.pieces if self.table.gain_flattening else []
-        if tilt == 0 and not flattened:
+        if self.table.gain_tilt == 0 and not (self.table.gain_flattening and self.pieces):
             return
 
-        def log_gain(frequencies: Array) -> Array:
-            total = np.outer(tilt * (frequencies - path.grid.centre_frequency), np.ones(path.fibre.modes))
-            for piece in flattened:
-                total -= path.log_gain(piece, 0.0, piece.length, frequencies)
-            return sign * total
-
-        filter_band(device, A, path.grid, log_gain, path.local_modes.range)
+        modes = path.local_modes.range
+        filter_band(device, A, path.grid, lambda f: sign * self.log_spectrum(path, f), modes)
 
 
 class LumpedLoss(Lumped):
