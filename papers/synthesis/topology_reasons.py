@@ -13,7 +13,7 @@ CLOSE = 1.02
 def reason(row: dict[str, Any]) -> str:
     """The reasons of a computed row; empty if it is within 2 % of the bound and of the published time."""
     if row["refusal"]:
-        return "all-to-alls need a route of every pair of GPUs, and none here passes data on: no schedule"
+        return f"no schedule: {row['refusal']}"
     if 1 + row["gap"] <= CLOSE and (row["ratio"] or 0) <= CLOSE:
         return ""
     parts = []
@@ -27,8 +27,9 @@ def reason(row: dict[str, Any]) -> str:
     if "deep" in row["method"]:
         depth = row["method"].partition(" deep")[0].rpartition(" ")[2]
         pieces = row["rounds"] // (2 if row["collective"] == ALL_REDUCE else 1) - int(depth) + 1
+        what = f"routes of {depth} hops" if row["method"].startswith("relays") else f"trees {depth} deep"
         if pieces > 1:
-            parts.append(f"trees {depth} deep fill and drain in {row['rounds']} rounds")
+            parts.append(f"{what} fill and drain in {row['rounds']} rounds")
         elif row["rounds"] > 1:
-            parts.append(f"trees {depth} deep, packed for bandwidth and not for few rounds")
+            parts.append(f"{what}, packed for bandwidth and not for few rounds")
     return "; ".join(parts) or "no method found a faster one"

@@ -22,19 +22,26 @@ from wavefabric.collectives.conditions import (
 from wavefabric.collectives.registry import ALGORITHMS, build, channels_of, size_bounds, why_refused
 from wavefabric.collectives.schedule import Schedule
 from wavefabric.collectives.synthesis.deadline import OutOfTime, fraction, now
+from wavefabric.collectives.synthesis.demand import distances
 from wavefabric.collectives.synthesis.forest import Forest, forest_schedule, forests
 from wavefabric.collectives.synthesis.problem import Undecided
+from wavefabric.collectives.synthesis.relays import relayed_schedule, relays
 from wavefabric.collectives.synthesis.synthesise import least_steps
 from wavefabric.collectives.synthesis.translated_trees import SERVED, translated_schedule, translated_trees
 from wavefabric.collectives.verify import verify
 from wavefabric.fabric.candidates import algorithm_grid, node_grid, own_grid
 from wavefabric.fabric.cost_models.cost import Cost, cost, model_for
 from wavefabric.fabric.electrical.fabric import Fabric
-from wavefabric.fabric.electrical.synthesis_problem import direct_links, routed_links, translation_loads
+from wavefabric.fabric.electrical.synthesis_problem import (
+    adjacent_pairs,
+    direct_links,
+    routed_links,
+    translation_loads,
+)
 
 #: Largest number of chunks of all ranks together; with more, posing the problem takes too long.
 MOST_CHUNKS = 1 << 19
-#: Largest number of pairs of GPUs for which the linear program of `divide` is solved.
+#: Largest number of pairs of GPUs for which the linear programs of `divide` and `relays` are solved.
 _MOST_PAIRS = 4100
 #: Largest number of chunks that the exact search for the fewest steps is given.
 _MOST_EXACT = 512
@@ -86,9 +93,9 @@ def fastest_schedule(
 
     Methods: every algorithm of the registry; on machines that repeat along the axes of a grid, trees of one
     GPU and their translations; spanning trees over evenly divided links and over the division of
-    `collectives.synthesis.division`, which reaches the shortest time of any trees; on fabrics whose GPUs are
-    joined by direct links, the fewest steps by a solver. The search ends when a schedule meets the bound, or
-    at the time ``until`` (`deadline.now`).
+    `collectives.synthesis.division`, which reaches the shortest time of any trees; for all-to-alls, routes
+    over other GPUs that load links evenly; on fabrics whose GPUs are joined by direct links, the fewest steps
+    by a solver. The search ends when a schedule meets the bound, or at the time ``until`` (`deadline.now`).
 
     ``cut``: how the array is cut, by default as is fastest. ``model``: the cost model, as in `cost`; with
     ``"flow"`` a GPU sends on what it has at any moment, which matters for small arrays. ``progress`` is
@@ -162,6 +169,7 @@ class _Search:
         """Yield the attempts of all methods, those that are ready at once first."""
         yield from self._registry()
         yield from self._translated()
+        yield from self._relayed()
         yield from self._exact()
         yield from self._trees()
 
@@ -294,6 +302,36 @@ class _Search:
 
             # Four times as many as other methods may have: these schedules are made as whole arrays.
             yield from self._pipelines(pipeline, 4 * MOST_CHUNKS // (fabric.ranks**2 * count), make)
+
+    def _relayed(self) -> Iterator[_Result]:
+        """Yield all-to-alls over other GPUs: one with the fewest hops, one with up to two more."""
+        n, words, sizes = self._fabric.ranks, "relays", self._elements
+        sizes = np.broadcast_to(sizes if isinstance(sizes, np.ndarray) else 1, (n, n))
+        used = (sizes > 0) & ~np.eye(n, dtype=bool)
+        if self._collective != "all-to-all" or n < 3 or not used.any():
+            return
+        if n * n > _MOST_PAIRS:
+            yield _failed(words, f"more than {_MOST_PAIRS} pairs of GPUs")
+            return
+        pairs, alike, longest = adjacent_pairs(self._fabric), bool((sizes == sizes[0]).all()), 0
+        # The whole array is that of each rank, or if these differ all of them; see `whole_elements`.
+        nbytes = self._nbytes * sizes / (sizes[0] if alike else sizes).sum()
+        fewest = min(int(distances(n, map(tuple, pairs.ends.tolist()))[used].max()), n - 1)
+        for hops in sorted({max(fewest, 2), min(fewest + 2, n - 1)}):
+            try:
+                result = relays(pairs, nbytes, hops, self._pieces, self._until)
+            except (OutOfTime, InputError) as error:  # such as links that do not join all GPUs
+                yield _failed(words, str(error) or "out of time")
+                return
+
+            def make(pieces: int, elements: int, result=result) -> Schedule:
+                size = self._elements if isinstance(self._elements, np.ndarray) else elements
+                verify(schedule := relayed_schedule(result, n, size, pieces // result.parts))
+                return schedule
+
+            if result.hops > longest:
+                longest, pipeline = result.hops, _Pipeline(words, result.hops, result.parts, result.seconds)
+                yield from self._pipelines(pipeline, MOST_CHUNKS // (2 * n * n * result.parts), make)
 
     def _pipelines(
         self, pipeline: "_Pipeline", most: int, make: Callable[[int, int], Schedule]
