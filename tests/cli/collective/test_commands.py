@@ -443,7 +443,7 @@ def test_all_algorithms_are_compared(command):
         "hierarchical",
         "hierarchical:3x2:3",
     }
-    assert set(result["left_out"]) == {"squares", "nvls", "nvls-one-shot"}
+    assert set(result["left_out"]) == {"squares", "nvls", "nvls-tree", "nvls-one-shot"}
     assert "powers of two" in result["left_out"]["squares"]
     code, out, _ = command("collective", *words, "--radix", 3)
     assert code == 0
@@ -451,6 +451,7 @@ def test_all_algorithms_are_compared(command):
     assert [line for line in out.splitlines() if line.startswith("left out: ")] == [
         "left out: squares (ranks: 6 given; allowed: powers of two from 4 (squares))",
         "left out: nvls (no switch of switch:6 multicasts and reduces)",
+        "left out: nvls-tree (no switch of switch:6 multicasts and reduces)",
         "left out: nvls-one-shot (no switch of switch:6 multicasts and reduces)",
     ]
     some = told(command, "cost", "halo", "--algorithms", "all", "--fabric", "mesh:2x3")

@@ -264,9 +264,11 @@ def test_auto_is_as_fast_as_the_fastest_of_the_registry_at_every_size(name, fast
 
 def test_what_auto_leaves_out_is_named():
     one = everybody(8)
-    assert Communication(load("hgx-h100"), "auto").left_out(one) == {}
+    assert Communication(load("hgx-h100"), "auto").left_out(one) == {
+        "nvls-tree": "grid: none of several nodes; allowed: nodes and GPUs of each"
+    }
     left_out = Communication(load("ring:6"), "auto").left_out(everybody(6))
-    assert set(left_out) == {"squares", "nvls", "nvls-one-shot"}
+    assert set(left_out) == {"squares", "nvls", "nvls-tree", "nvls-one-shot"}
     assert left_out["nvls"] == "no switch of ring:6 multicasts and reduces"
     assert Communication(load("ring:6"), "ring").left_out(everybody(6)) == {}
     # Neighbours alone have a way.

@@ -7,6 +7,7 @@ program (column generation; Ford & Fulkerson 1958, doi:10.1287/mnsc.5.1.97).
 
 from dataclasses import dataclass
 from math import inf
+from typing import Any
 
 import numpy as np
 from scipy.sparse import csc_array, csr_array, hstack
@@ -22,10 +23,8 @@ from wavefabric.collectives.synthesis.deadline import OutOfTime, check, now
 _NEAR, _CLOSE = 1e-3, 0.01
 #: Relative weight of the links that messages take, so that among equally fast routes short ones are used.
 _SHORT = 1e-3
-#: Routes of each message that are guessed from the loads of links before the program is first solved.
-_GUESSES = 8
-#: Times that the start of each route is chosen, after those of all others.
-_SWEEPS = 3
+#: Routes of each message guessed from the loads of links at first; times that starts of routes are chosen.
+_GUESSES, _SWEEPS = 8, 3
 #: Numbers of equal parts of a message, each of which takes one route.
 _PARTS = (1, 2, 3, 4, 6, 8, 12, 16)
 
@@ -78,8 +77,8 @@ def relays(
     seconds, parts, counts = inf, 1, fractions
     for number in (each for each in _PARTS if (pieces or each) % each == 0):
         check(until)
-        rounded = program.rounded(fractions, number)
-        if (time := program.seconds(rounded / number)) < seconds * (1 - _NEAR):
+        rounded, time = program.rounded(fractions, number)
+        if time < seconds * (1 - _NEAR):
             seconds, parts, counts = time, number, rounded
         if seconds <= least * (1 + _CLOSE):
             break
@@ -155,8 +154,8 @@ class _Program:
                 return fractions, min(time, least) * self._unit
             self._set(np.vstack((self._route, routes[better])))
 
-    def rounded(self, fractions: np.ndarray, parts: int) -> np.ndarray:
-        """Return how many of the ``parts`` of each message take each route: near ``fractions``."""
+    def rounded(self, fractions: np.ndarray, parts: int) -> tuple[np.ndarray, float]:
+        """Return how many ``parts`` of messages take each route, near ``fractions``, and the time in s."""
         counts = np.floor(fractions * parts + 1e-6)
         busy, loads = self._busy(counts / parts), csc_array(self._loads @ self._use)
         left = np.rint(parts - np.bincount(self._message, counts, self._size.size)).astype(int)
@@ -166,11 +165,7 @@ class _Program:
             best = int(np.argmin(np.where(added > 0, busy[:, None] + added, 0).max(axis=0)))
             counts[routes[best]] += 1
             busy += added[:, best]
-        return counts
-
-    def seconds(self, fractions: np.ndarray) -> float:
-        """Return the time of the busiest link in s if ``fractions`` of the messages take the routes."""
-        return float(self._busy(fractions).max()) * self._unit
+        return counts, float(busy.max()) * self._unit
 
     def routes(self, counts: np.ndarray, parts: int) -> tuple[np.ndarray, np.ndarray]:
         """Return the ranks on the routes of all parts, ``counts[w]`` on route w, and their starts."""
@@ -223,13 +218,10 @@ class _Program:
         table[tuple(self._pairs.T)] = length
         far = np.where(np.eye(n, dtype=bool), 0.0, inf)
         for _ in range(self._hops):
-            nearest, via = far.copy(), np.full((n, n), -1)
-            for middle in range(n):
-                through = far[:, middle, None] + table[middle]
-                shorter = through < nearest
-                nearest[shorter], via[shorter] = through[shorter], middle
-            far = nearest
-            before.append(via)
+            through = far[:, :, None] + table
+            nearest, via = through.min(axis=1), through.argmin(axis=1)
+            before.append(np.where(nearest < far, via, -1))
+            far = np.minimum(far, nearest)
         if (lost := np.isinf(far[self._ends])).any():
             a, b = source[lost][0], here[lost][0]
             raise InputError(f"links: no way from rank {a} to rank {b}; allowed: links that join the ranks")
@@ -248,9 +240,8 @@ class _Program:
         count, messages, size = len(self._route), self._size.size, self._size[self._message]
         busy = hstack([self._loads @ self._use * size, csr_array(-np.ones((self._links, 1)))])
         whole = csr_array((np.ones(count), (self._message, np.arange(count))), shape=(messages, count + 1))
-        goal, options = np.r_[weight * size * self._length, 1.0], {}
-        if until < inf:
-            options["time_limit"] = max(until - now(), 0.01)
+        goal = np.r_[weight * size * self._length, 1.0]
+        options: dict[str, Any] = {} if until == inf else {"time_limit": max(until - now(), 0.01)}
         limits = np.zeros(self._links), whole, np.ones(messages)
         result = linprog(goal, busy, *limits, method="highs", options=options)
         if result.x is None:

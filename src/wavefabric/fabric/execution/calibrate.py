@@ -23,7 +23,7 @@ from wavefabric.fabric.io.nccl_tests import NcclTestsTable, NcclTestsTime
 
 #: Algorithms of the registry that NCCL has, by collective operation; it sends the others point to point.
 NCCL_ALGORITHMS = {
-    "all-reduce": ("ring", "double-tree", "nvls"),
+    "all-reduce": ("ring", "double-tree", "nvls", "nvls-tree"),
     **dict.fromkeys(("all-gather", "reduce-scatter"), ("ring", "nvls")),
     **dict.fromkeys(("broadcast", "reduce"), ("ring",)),
     **dict.fromkeys(("all-to-all", "gather", "scatter"), ("direct",)),

@@ -16,7 +16,7 @@ from wavefabric.collectives.builders.recursive import factors
 from wavefabric.collectives.builders.ring import rail_rings, ring_of_one_part
 from wavefabric.collectives.builders.transfers import transfers
 from wavefabric.collectives.candidates import PIECES, Candidates, Choice, refused
-from wavefabric.collectives.registry import ALGORITHMS, BY_RAILS, build, channels_of
+from wavefabric.collectives.registry import ALGORITHMS, BY_RAILS, PAIRED, build, channels_of
 from wavefabric.collectives.schedule import Schedule
 from wavefabric.collectives.sizes import MOST_RANKS
 from wavefabric.collectives.verify import verify
@@ -26,10 +26,10 @@ from wavefabric.fabric.photonic.fabric import PhotonicFabric
 
 _WORDS = (
     "ring", "bidirectional-ring", "recursive:2", "recursive:4", "tree", "double-tree", "bruck", "direct",
-    "hierarchical", "nvls",
+    "hierarchical", "nvls", "nvls-tree",
 )  # fmt: skip
-#: Allowed collectives. After a colon, ``recursive`` takes a radix, ``tree``, ``double-tree`` and ``nvls``
-#: a number of pieces, and ``hierarchical`` the nodes and the GPUs per node.
+#: Allowed collectives. After a colon, ``recursive`` takes a radix, ``tree``, ``double-tree``, ``nvls`` and
+#: ``nvls-tree`` a number of pieces, and ``hierarchical`` the nodes and the GPUs per node.
 CHOICES = {word: ALGORITHMS[word.partition(":")[0]].summary for word in _WORDS} | {
     "auto": "for each call whatever takes the least time, of all algorithms that the fabric can run",
     "optimal": "as auto, and for groups of up to 64 GPUs of an electrical fabric a searched schedule too",
@@ -41,7 +41,8 @@ ALIASES = {"lumorph-2": "recursive:2", "lumorph-4": "recursive:4"}
 #: Largest radix that a user may choose or that `recipes` falls back to.
 MOST_RADIX = 16
 #: Smallest and largest number after the colon, for each family.
-_NUMBERS = {"recursive": (2, MOST_RADIX), "tree": (1, 4096), "double-tree": (1, 4096), "nvls": (1, 4096)}
+_PIPELINED = ("tree", "double-tree", "nvls", "nvls-tree")
+_NUMBERS = {"recursive": (2, MOST_RADIX)} | dict.fromkeys(_PIPELINED, (1, 4096))
 #: Circuits in total, or per GPU, above which `COMPARING` omits an algorithm because planning takes too long.
 MOST_CIRCUITS, CIRCUITS_EACH = 2**13, 16
 
@@ -215,7 +216,7 @@ def folded(choice: Choice, collective: str, ranks: int) -> Built:
 
 def complete(choice: Choice, collective: str, ranks: int) -> Built:
     """Return the schedule of ``collective`` with the algorithm ``choice``, without verifying it."""
-    parts = (1 + (choice.algorithm == "double-tree")) * channels_of(choice.algorithm, choice.grid)
+    parts = (1 + (choice.algorithm in PAIRED)) * channels_of(choice.algorithm, choice.grid)
     elements = ranks * choice.pieces * parts
     return Built(build(choice.algorithm, collective, ranks, elements, **choice.options), elements)
 
