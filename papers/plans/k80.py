@@ -17,7 +17,7 @@ from wavefabric.base.results.figure_style import BLUE, RED, SKY
 from wavefabric.cli.bench.solver_rates import first_modes
 from wavefabric.fabric import load
 from wavefabric.fabric.planner.exchange_times import ExchangeTimes
-from wavefabric.fabric.planner.fibre_step import FibreStep
+from wavefabric.fabric.planner.fibre_step import FibreStep, kerr_coupling
 from wavefabric.fabric.planner.rates import load_rates
 from wavefabric.optics.propagation.rank_modes import RankModes
 
@@ -47,8 +47,10 @@ def ratios(curve: str, chunks: int | None = None) -> list[dict[str, float]]:
 
 
 def _step(gpus: int, exchange: ExchangeTimes | None = None, chunks: int | None = None) -> FibreStep:
-    how = load_rates("k80"), RankModes(tuple(range(0, MODES * gpus + 1, MODES))), "dense", exchange, chunks
-    return FibreStep(first_modes(MODES * gpus), SAMPLES, "rk4ip", "double", *how)
+    modes = RankModes(tuple(range(0, MODES * gpus + 1, MODES)))
+    coupling = kerr_coupling(first_modes(MODES * gpus), modes, "dense")
+    how = {"precision": "double", "rates": load_rates("k80"), "exchange": exchange}
+    return FibreStep(coupling, SAMPLES, "rk4ip", modes, chunks, **how)
 
 
 def _one() -> tuple[float, float]:

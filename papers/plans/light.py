@@ -18,7 +18,7 @@ from wavefabric.collectives import Schedule, point_to_point
 from wavefabric.collectives.structure import transfer_elements
 from wavefabric.fabric import load
 from wavefabric.fabric.planner.exchange_times import ExchangeTimes
-from wavefabric.fabric.planner.fibre_step import FibreStep
+from wavefabric.fabric.planner.fibre_step import FibreStep, kerr_coupling
 from wavefabric.fabric.planner.rates import load_rates
 from wavefabric.fabric.planner.ultrasound_step import UltrasoundStep
 from wavefabric.optics.propagation.rank_modes import RankModes, split_modes
@@ -62,11 +62,13 @@ def _step(what: str, tiles: int, exchange: ExchangeTimes) -> UltrasoundStep | Fi
     kind, form = what.split()
     rates, n = load_rates("h200"), TILES.index(tiles)
     if form == "powers":
-        how = "rk4ip", "double", rates, RankModes(split_modes(120, tiles)), kind, exchange
-        return FibreStep(first_modes(120), 1 << 18, *how)
+        modes = RankModes(split_modes(120, tiles))
+        coupling, how = kerr_coupling(first_modes(120), modes, kind), ("rk4ip", modes)
+        return FibreStep(coupling, 1 << 18, *how, precision="double", rates=rates, exchange=exchange)
     cut = {"slabs": (1, 1, tiles), "blocks": BLOCKS[n], "pencils": PENCILS[n]}[form]
     part = decompose((1024, 1024, 1024), tiles, Decomposition(kind, cut, 16))  # type: ignore[arg-type]
-    return UltrasoundStep(part, machines.MEDIUM, "single", "fused", rates, exchange)
+    how = {"precision": "single", "rates": rates, "exchange": exchange}
+    return UltrasoundStep(part, machines.MEDIUM, "fused", **how)
 
 
 def _even(schedule: Schedule) -> Schedule:

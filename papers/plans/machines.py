@@ -34,9 +34,11 @@ def step(machine: str, shape, cut, overlap=16, transport="p2p", kind: Any = "loc
         fabric = replace(fabric, links=tuple(links))
     ranks, rates = cut[0] * cut[1] * cut[2], load_rates(MACHINES[machine][1])
     if ranks == 1:
-        return UltrasoundStep(decompose(tuple(shape), 1), MEDIUM, "single", "plain", rates)
+        alone = decompose(tuple(shape), 1)
+        return UltrasoundStep(alone, MEDIUM, "plain", precision="single", rates=rates)
     part = decompose(tuple(shape), ranks, Decomposition(kind, tuple(cut), overlap))
-    return UltrasoundStep(part, MEDIUM, "single", "plain", rates, ExchangeTimes(fabric, transport))
+    exchange = ExchangeTimes(fabric, transport)
+    return UltrasoundStep(part, MEDIUM, "plain", precision="single", rates=rates, exchange=exchange)
 
 
 def placed(one: UltrasoundStep) -> dict[str, dict[str, Any]]:

@@ -24,12 +24,8 @@ def reason(row: dict[str, Any]) -> str:
     if row["seconds"] > CLOSE * row["flow"]:
         saved = f"{row['flow'] * 1e6:.4g} µs where transfers wait for their data alone"
         parts.append(f"rounds wait for their slowest transfer: {saved}")
-    if "deep" in row["method"]:
+    if "deep" in row["method"] and row["rounds"] > 1:
         depth = row["method"].partition(" deep")[0].rpartition(" ")[2]
-        pieces = row["rounds"] // (2 if row["collective"] == ALL_REDUCE else 1) - int(depth) + 1
         what = f"routes of {depth} hops" if row["method"].startswith("relays") else f"trees {depth} deep"
-        if pieces > 1:
-            parts.append(f"{what} fill and drain in {row['rounds']} rounds")
-        elif row["rounds"] > 1:
-            parts.append(f"{what}, packed for bandwidth and not for few rounds")
+        parts.append(f"{what} fill and drain, in {row['rounds']} rounds with latency each")
     return "; ".join(parts) or "no method found a faster one"

@@ -29,6 +29,10 @@ _SCCL = (
 _TACOS = "github.com/astra-sim/tacos, commit 1811f1f, tests/test_tacos_{}.cpp: best of 20; arXiv:2304.05301"
 
 
+#: How published times count latency. In TE-CCL, TACCL and TACOS transfers wait for their data alone.
+_COUNTS = {"ForestColl": "bandwidth", "TE-CCL": "flow", "TACCL": "flow", "TACOS": "flow"}
+
+
 @dataclass(frozen=True)
 class Row:
     """A collective operation on a published topology.
@@ -53,6 +57,11 @@ class Row:
     by: str = ""
     published: float = 0.0
     source: str = ""
+
+    @property
+    def counts(self) -> str:
+        """Return how the published time counts: as cost model "flow", without latency, or in "rounds"."""
+        return _COUNTS.get(self.by, "rounds")
 
     @property
     def key(self) -> tuple[str, str, float, str]:

@@ -1,5 +1,6 @@
 """Prepared simulations: one source after another, to the bit what `simulate` gives for each alone."""
 
+import h5py
 import numpy as np
 import pytest
 from emulated_device import CapturingDevice
@@ -21,8 +22,11 @@ from wavefabric.acoustics.problem import Problem
 from wavefabric.acoustics.stability import stable_time_step
 from wavefabric.base.errors import FieldLost, InputError
 from wavefabric.runtime.device import get_device
+from wavefabric.runtime.device.user_arrays import host_array
 
-pytestmark = pytest.mark.filterwarnings("ignore:source:UserWarning", "ignore:medium:UserWarning")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:source:UserWarning", "ignore:sensor.frequencies:UserWarning", "ignore:medium:UserWarning"
+)
 
 GRIDS = [Grid((20, 16), 1e-4, pml_size=3), Grid((16, 14, 12), 1e-4, pml_size=3, pml_inside=False)]
 
@@ -204,3 +208,46 @@ def test_gradients_one_after_another_on_a_gpu(states, monkeypatch):
         states is not None,
         True,
     ] * 3  # the CPU stores after each step
+
+
+def test_recorded_arrays_stay_on_the_device(device, tmp_path):
+    """With the values of a run that copies them to the host, and in memory of their own."""
+    grid = GRIDS[0]
+    medium, how = uneven(grid, **LOSSY), {"device": device, "cfl": 0.2, "dt": 2e-9}
+    tones = Sensor.boxes(((2, 3), (5, 6)), record=("p", "p_amp"), frequencies=(1e6,))
+    cases = [*shots(grid), (shots(grid)[0][0], tones, 40)]
+    prepared = prepare(grid, medium, on_gpu=True, **how)
+    there = [prepared.simulate(source, sensor, steps=steps) for source, sensor, steps in cases]
+    for (source, sensor, steps), results in zip(cases, there, strict=True):
+        wanted = simulate(grid, medium, source, sensor, steps=steps, **how)
+        assert results.keys() == wanted.keys()
+        for name, values in wanted.items():
+            pairs = zip(parts_of(results[name]), parts_of(values), strict=True)
+            for part, other in pairs:
+                assert (device.name == "cpu") == isinstance(part, np.ndarray)
+                # Square roots of amplitudes are rounded by the GPU's library there, by NumPy here.
+                rounding = 3e-7 if name == "p_amp" and device.name != "cpu" else 0
+                np.testing.assert_allclose(host_array(part), other, rounding, err_msg=name)
+    files = [results.save(tmp_path / f"{number}.h5") for number, results in enumerate(there)]
+    with h5py.File(files[0]) as file:
+        np.testing.assert_array_equal(file["recorded/p"][()], host_array(there[0]["p"]))
+    stacked = prepared.simulate_all([shots(grid)[k][0] for k in (0, 4)], tones, steps=40)
+    np.testing.assert_allclose(host_array(stacked[1]["p"][0]), host_array(there[-1]["p"][0]), atol=1e-2)
+
+
+def parts_of(values):
+    """An array, or those of boxes and frequencies in lists, as one list."""
+    return [part for each in values for part in parts_of(each)] if isinstance(values, list) else [values]
+
+
+@pytest.mark.parametrize(
+    ("more", "text"),
+    [
+        ({"on_gpu": 1}, "on_gpu: 1; allowed: True or False"),
+        ({"on_gpu": True, "checkpoint": "x.h5"}, "on_gpu: is given with a checkpoint, whose rows"),
+    ],
+)
+def test_results_on_a_device_that_cannot_be(more, text):
+    with pytest.raises(InputError) as caught:
+        prepare(GRIDS[0], Medium(1500.0, 1000.0), **more)
+    assert str(caught.value).startswith(text)

@@ -9,13 +9,16 @@ from wavefabric.acoustics import Grid, setup_passes, smooth
 from wavefabric.acoustics.check.warnings import _rms_wavenumber
 from wavefabric.acoustics.medium import stagger
 from wavefabric.acoustics.problem import Problem
+from wavefabric.acoustics.smoothing import smooth_on
+from wavefabric.base.errors import InputError
+from wavefabric.runtime.device import get_device
 
 SHAPES = st.tuples(*[st.integers(1, 7)] * 3)
 
 
-@pytest.fixture(params=[1, 3])
+@pytest.fixture(params=[1, 2])
 def in_small_parts(request, monkeypatch):
-    for module in ("setup_passes", "source"):
+    for module in ("setup_passes", "smoothing"):
         monkeypatch.setattr(f"wavefabric.acoustics.{module}.threads_for", lambda points: request.param)
 
 
@@ -75,6 +78,39 @@ def test_smoothing_on_threads(in_small_parts, shape):
     smoothed = smooth(field)
     assert abs(smoothed).max() == pytest.approx(5.0, rel=1e-12)
     assert smooth(field, restore_max=False).sum() == pytest.approx(-5.0, rel=1e-12)
+
+
+@pytest.fixture(params=["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def device(request):
+    return get_device(request.param)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("shape", [(1, 1, 30), (1, 21, 30), (8, 9, 10), (7, 1, 12)])
+def test_a_device_smooths_as_the_host_does(device, shape, dtype):
+    field = np.random.default_rng(1).standard_normal(shape).astype(dtype)
+    smoothed = device.to_host(smooth_on(device, device.asarray(field)))
+    assert smoothed.dtype == dtype
+    np.testing.assert_allclose(smoothed, smooth(field), atol=20 * np.finfo(dtype).eps)
+    assert (device.to_host(smooth_on(device, device.zeros(shape, dtype))) == 0).all()
+
+
+@pytest.mark.parametrize("inside", [True, False])
+@pytest.mark.parametrize("outside", ["edge", "zero"])
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_a_field_is_brought_to_a_device(device, order, outside, inside):
+    """From the host or from the device itself, of any type."""
+    grid = Grid((20, 11, 33), 1e-4, pml_size=3, pml_inside=inside)
+    for dtype in (np.float32, np.float64, np.int16):
+        field = np.asarray(100 * np.random.default_rng(1).random(grid.shape), dtype, order=order)
+        wanted = grid.to_memory(field, "field", outside)
+        for values in (field, device.asarray(field)):
+            memory = grid.to_memory(values, "field", outside, device)
+            assert memory.flags.c_contiguous
+            assert memory.dtype == wanted.dtype
+            assert (device.to_host(memory) == wanted).all()
+    with pytest.raises(InputError, match="field: has the shape"):
+        grid.to_memory(np.zeros(3), "field", outside, device)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wavefabric.base.errors import InputError
-from wavefabric.base.units import PLAIN, _by_pint, amount, db, quantity, show, three_digits, watt_from_dbm
+from wavefabric.base.units import PLAIN, _by_pint, amount, db, quantity, show, significant, watt_from_dbm
 
 
 @pytest.mark.parametrize(
@@ -132,4 +132,4 @@ def test_counts_have_three_digits_and_a_prefix(value, words):
     ("value", "words"), [(0.5, "0.5"), (-7.891, "-7.89"), (999.5, "1000"), (12345.6, "12346")]
 )
 def test_all_digits_of_large_numbers_are_shown(value, words):
-    assert three_digits(value) == words
+    assert significant(value) == words

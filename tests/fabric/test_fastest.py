@@ -73,7 +73,8 @@ def test_machines_that_repeat_are_within_a_percent_of_the_bound(name, collective
     ("name", "most_ms"),
     [
         ("a100x1", 3.14),  # ForestColl's 3.13 ms at 1 GB, of which 3.13 are the bound of any schedule
-        pytest.param("a100x2", 3.17, marks=pytest.mark.slow),
+        pytest.param("a100x2", 3.13, marks=pytest.mark.slow),
+        pytest.param("mi250x1", 3.2, marks=pytest.mark.slow),
         pytest.param("ndv2x2", 43.6, marks=pytest.mark.slow),  # TE-CCL: 46.98
     ],
 )
@@ -81,7 +82,7 @@ def test_published_machines(name, most_ms):
     fastest = fastest_schedule("all-gather", load(DATA / f"{name}.toml"), GIB)
     check(fastest, "all-gather")
     assert fastest.cost.seconds * 1e3 < most_ms
-    assert fastest.gap < 0.021
+    assert fastest.gap < 0.0205
 
 
 @pytest.mark.slow
@@ -138,6 +139,26 @@ def test_four_planes_are_as_fast_as_one_switch(collective):
     one, four = (fastest_schedule(collective, switched(count), GIB).cost for count in (1, 4))
     assert four.seconds == pytest.approx(one.seconds, rel=1e-9)
     assert four.bound.seconds == pytest.approx(one.bound.seconds, rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("collective", "halves", "words"),
+    [("all-gather", 1, "3 steps, 7 rounds, 6 pieces"), ("all-reduce", 2, "6 steps, 14 rounds, 48 pieces")],
+)
+def test_a_dgx1_takes_what_sccl_found(collective, halves, words):
+    """Cai et al. (doi:10.1145/3437801.3441620): 7 rounds of 1/48 of the array in 3 steps."""
+    fastest = fastest_schedule(collective, load(DATA / "dgx1-nvlinks.toml"), GIB)
+    check(fastest, collective)
+    assert fastest.method == words
+    assert fastest.cost.seconds == pytest.approx(halves * (3 * 0.7e-6 + 7 * GIB / 48 / 25e9), rel=1e-9)
+
+
+def test_small_arrays_on_two_dgx2_take_three_hops():
+    fastest = fastest_schedule("all-gather", load(DATA / "dgx2x2.toml"), 16e3)
+    check(fastest, "all-gather")
+    assert fastest.method == "trees of fewest hops, 3 deep, 1 piece"
+    assert fastest.schedule.communication_rounds == 3
+    assert fastest.cost.seconds < 6.4e-6
 
 
 def test_small_arrays_take_few_rounds():

@@ -135,8 +135,8 @@ def advice(device, problem: Problem, dtype, decomposition: Partition | None = No
     across = "y and z" if d > 2 else "y"
     return [
         f"transforms of whole arrays of {sizes} points; kernels that fuse them with all other work, faster, "
-        f"take grids{slabs} even along x, of at most {2 * x} points along x and {y} along {across} (half as "
-        "many with prime factors above 13)"
+        f"take grids{slabs} of at most {2 * x} points along x (half as many if odd) and {y} along "
+        f"{across} (half as many with prime factors above 13)"
     ]
 
 

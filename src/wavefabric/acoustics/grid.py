@@ -11,7 +11,8 @@ from wavefabric.acoustics.problem import Problem
 from wavefabric.acoustics.setup_passes import copy_in_order
 from wavefabric.base.arguments import is_whole, per_axis, positive, real, typed
 from wavefabric.base.errors import InputError, ensure, require
-from wavefabric.runtime.device.user_arrays import as_array
+from wavefabric.runtime.device.base import Device
+from wavefabric.runtime.device.user_arrays import as_array, shared_array
 
 #: A mask that marks fewer than one point in so many is searched without being transposed.
 _FEW = 16
@@ -192,28 +193,36 @@ class Grid:
         whole = round(ratio) if math.isclose(ratio, round(ratio), rel_tol=1e-12) else math.floor(ratio)
         return whole + 1
 
-    def to_memory(self, values: Any, key: str, outside: Literal["edge", "zero"] = "edge") -> np.ndarray:
+    def to_memory(
+        self, values: Any, key: str, outside: Literal["edge", "zero"] = "edge", device: Device | None = None
+    ) -> Any:
         """Convert a field [x, y(, z)] to the solver's memory order, (Nz, Ny, Nx), extended by an added PML.
 
         In a PML that is added around the grid, the values are those at the grid's edge if ``outside`` is
         ``"edge"``, else zeros. ``key`` names the field in errors. A float field is not copied if no PML is
-        added and x is fastest in memory (Fortran order) already.
+        added and x is fastest in memory (Fortran order) already. With ``device`` the result is an array on
+        that GPU, and ``values`` may be too.
         """
-        array = self._shaped(values, key)
+        empty, copy = (np.empty, copy_in_order) if device is None else (device.empty, device.copy)
+        array = self._shaped(values, key, device)
         ensure(array.dtype.kind in "fiub", key, f"is of type {array.dtype}", "real numbers")
         if array.dtype not in (np.float32, np.float64):
             array = array.astype(np.float64)
         array = array.reshape(*array.shape, *(1,) * (3 - array.ndim)).transpose()
+        if device is not None and isinstance(array, np.ndarray):
+            lies_reversed = array.flags.f_contiguous
+            array = device.asarray(array.transpose()).transpose() if lies_reversed else device.asarray(array)
         if not any(self._pml_after):
             if not array.flags.c_contiguous:
-                copy_in_order(memory := np.empty(array.shape, array.dtype), array)
+                copy(memory := empty(array.shape, array.dtype), array)
                 array = memory
             return array
         layers = [(m, m + n) for m, n in zip(self.margin[::-1], array.shape, strict=True)]
-        memory = np.empty(self.total_shape[::-1], array.dtype)
-        copy_in_order(memory[tuple(slice(*ends) for ends in layers)], array)
+        memory = empty(self.total_shape[::-1], array.dtype)
+        copy(memory[tuple(slice(*ends) for ends in layers)], array)
         for axis in (2, 1, 0):
-            along, (first, end) = np.moveaxis(memory, axis, 0), layers[axis]
+            order = (axis, *(other for other in range(3) if other != axis))
+            along, (first, end) = memory.transpose(order), layers[axis]
             # Axes after ``axis`` are filled already and are copied whole.
             inside = tuple(slice(*ends) for ends in layers[:axis])
             for layer, edge in ((slice(first), first), (slice(end, None), end - 1)):
@@ -271,8 +280,8 @@ class Grid:
             raise InputError(f"{key}: has other values than 0 and 1; allowed: True or False for each point")
         return mask.astype(np.bool_, copy=False)
 
-    def _shaped(self, values: Any, key: str) -> np.ndarray:
-        array = as_array(values, key)
+    def _shaped(self, values: Any, key: str, device: Device | None = None) -> Any:
+        array = as_array(values, key) if device is None else shared_array(values, key, device)
         if array.shape != self.shape:
             turned = "; its axes are in the other order" if array.shape == self.shape[::-1] else ""
             raise InputError(f"{key}: has the shape {array.shape}; allowed: {self.shape}, the grid's{turned}")
@@ -283,7 +292,7 @@ def auto_pml_size(n: int, sizes: range, sides: int = 2) -> int:
     """Return the PML size for which the largest prime factor of an axis of ``n`` points plus PML is smallest.
 
     The size is one of ``sizes``. With a PML on one side only (``sides`` is 1), as along a radius, the total
-    is even: a GPU transforms no odd length.
+    is even, as transforms of other lengths take longer.
     """
     # min() keeps the first of equally good sizes, the thinnest.
     fits = [size for size in sizes if sides == 2 or (n + size) % 2 == 0]

@@ -191,7 +191,7 @@ class Problem:
     staggered: bool = True  # velocities half a spacing from the pressure; else at the pressure points
     axisymmetric: bool = False  # x along the axis, y the radius from 0 on; 2-D
     stacked: bool = False  # each plane is a 2-D simulation by itself (`acoustics.stack`)
-    initial_pressure: np.ndarray | None = None  # p₀, Pa
+    initial_pressure: Any = None  # p₀, Pa: an array in host memory, or of the device of a run on one rank
     pressure_source: PressureSource | None = None
     velocity_source: VelocitySource | None = None
     transducer: TransducerSource | None = None

@@ -12,6 +12,7 @@ from wavefabric.acoustics.recording.quantities import describe, is_field, is_ton
 from wavefabric.acoustics.recording.sinks import Report
 from wavefabric.base.results.file import Data, ResultWriter
 from wavefabric.base.results.provenance import provenance
+from wavefabric.runtime.device.user_arrays import host_array
 
 
 class Results(dict[str, Any]):
@@ -37,6 +38,7 @@ class Results(dict[str, Any]):
     (Cx[, Cy[, Cz]], rows) or (Cx[, Cy[, Cz]]). A whole-domain quantity (``*_all``, ``*_final``) has the
     grid's shape, without a PML outside. An amplitude or phase has the shape (frequencies, …), or one list
     of boxes per frequency. Amplitudes and phases are copies, all other arrays views of the solver's output.
+    With ``on_gpu`` of `simulate` they are arrays on the GPU.
     Under ``mpiexec`` every rank has all arrays, and only rank 0 writes in `save`.
     """
 
@@ -101,15 +103,17 @@ class Results(dict[str, Any]):
             if is_tone(name):
                 # A group with one array, or one group of boxes, per frequency.
                 recorded[name] = {
-                    str(i): {str(j): Data(box, unit, text) for j, box in enumerate(one)}
+                    str(i): {str(j): Data(host_array(box), unit, text) for j, box in enumerate(one)}
                     if isinstance(one, list)
-                    else Data(one, unit, text)
+                    else Data(host_array(one), unit, text)
                     for i, one in enumerate(value)
                 }
             elif isinstance(value, list):
-                recorded[name] = {str(i): Data(box, unit, f"{text}, box {i}") for i, box in enumerate(value)}
+                recorded[name] = {
+                    str(i): Data(host_array(box), unit, f"{text}, box {i}") for i, box in enumerate(value)
+                }
             else:
-                recorded[name] = Data(value, unit, text)
+                recorded[name] = Data(host_array(value), unit, text)
         contents: dict[str, Any] = {
             "grid": grid,
             "time": Data(self.time, "s", "time of each sample of a series"),

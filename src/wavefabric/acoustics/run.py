@@ -13,7 +13,7 @@ import numpy as np
 from wavefabric.acoustics import choose_stages
 from wavefabric.acoustics.decomposition.subdomain import Subdomain
 from wavefabric.acoustics.problem import Problem, Recording
-from wavefabric.acoustics.recording.recorder import Recorder
+from wavefabric.acoustics.recording.recorder import Recorder, recorded_bytes
 from wavefabric.acoustics.recording.sinks import Report, Sink
 from wavefabric.acoustics.run_settings import RunSettings
 from wavefabric.acoustics.setup import Setup
@@ -128,8 +128,9 @@ class _Run:
             layout = report.decomposition
             self._checkpoint = RunCheckpoint(comm, checkpoints, f"{digest} {dtype} {parts}", layout)
             state = self._checkpoint.find()
-        observed = 0 if observer is None else observer.nbytes(problem, dtype, decomposition.subdomains)
-        self._stages = setup.stages(problem, recording, observed)
+        extra = 0 if observer is None else observer.nbytes(problem, dtype, decomposition.subdomains)
+        extra += recorded_bytes(problem, recording, dtype) if sink is not None and sink.on_device else 0
+        self._stages = setup.stages(problem, recording, extra)
         self._recorder = Recorder(self._stages, recording, sink)
         self._checks = FieldChecks(problem, self._stages, comm)
         #: The last check of the fields, if its results have not been read: a GPU takes the next steps

@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Mapping
+from typing import Any
 
 from wavefabric.acoustics.check.warnings import problem_warnings
 from wavefabric.acoustics.problem import Problem
@@ -31,12 +32,17 @@ def check_run(
     if settings.check_stability:
         refuse_unstable(problem, settings, where, stable)
     if settings.ranks.rank == 0:
-        warn_of(problem, names, advice)
+        warn_of(problem, names, advice, settings.ranks.device)
 
 
-def warn_of(problem: Problem, names: Mapping[str, str] | None = None, advice: str = _ADVICE) -> None:
-    """Warn of sources that the grid or the absorption model distorts; arguments as in `check_run`."""
+def warn_of(
+    problem: Problem, names: Mapping[str, str] | None = None, advice: str = _ADVICE, device: Any = None
+) -> None:
+    """Warn of sources that the grid or the absorption model distorts; arguments as in `check_run`.
+
+    ``device`` is where an initial pressure is that is not on the host.
+    """
     switch = "dispersion=False"
     advice = advice.replace(switch, (names or {}).get(switch, switch))
-    for line in problem_warnings(problem, names, advice):
+    for line in problem_warnings(problem, names, advice, device):
         warnings.warn(line, stacklevel=5)

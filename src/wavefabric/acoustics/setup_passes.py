@@ -1,13 +1,13 @@
 """Runs multithreaded C++ kernels (``kernels/cpu/setup.cpp``) on grid arrays before the first time step."""
 
-import math
 from typing import Any
 
 import numpy as np
 
 from wavefabric.base.system.machine import usable_threads
 from wavefabric.runtime.device.views import address as memory_address
-from wavefabric.runtime.kernels.cpu_launch import address, call_kernel
+from wavefabric.runtime.kernels.cpu_launch import CpuKernels, CpuLauncher, call_kernel
+from wavefabric.runtime.kernels.table import KernelTable
 
 #: Smallest number of points per thread for which another thread saves time.
 _THREAD = 1 << 17
@@ -43,6 +43,11 @@ def run_setup(name: str, dtype: Any, points: int, *arguments: Any, threads: int 
     call_kernel(f"{name}_{precision}", *arguments, threads=threads or threads_for(points))
 
 
+def host_kernels(table: KernelTable, points: int) -> Any:
+    """Return the kernels of ``table`` for host memory, on `threads_for` threads."""
+    return CpuKernels(table, CpuLauncher(threads_for(points)))
+
+
 def partial_results(size: int, columns: int) -> np.ndarray:
     """Return an uninitialised array (parts, columns) for the results of a reduction that runs in parts.
 
@@ -73,13 +78,3 @@ def largest(field: np.ndarray) -> float:
     """Return the largest magnitude of a float32 or float64 array."""
     low, high = value_range(field)
     return max(high, -low)
-
-
-def squared_slopes(field: np.ndarray) -> np.ndarray:
-    """Return four sums over the grid: squared differences of neighbours along x, y and z; squared values.
-
-    ``field`` (Nz, Ny, Nx) is float32 or float64.
-    """
-    sums = partial_results(math.prod(field.shape[:2]), 4)
-    run_setup("squared_slopes", field.dtype, field.size, address(field), *field.shape, sums)
-    return sums.sum(axis=0)

@@ -1,5 +1,6 @@
 """Provides `simulate` and `prepare`, which check the arguments, run a simulation and return its results."""
 
+import math
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -15,7 +16,7 @@ from wavefabric.acoustics.materials.find import find_materials
 from wavefabric.acoustics.medium import Medium
 from wavefabric.acoustics.problem import Problem, Recording
 from wavefabric.acoustics.recording.delivery import broadcast
-from wavefabric.acoustics.recording.sinks import MemorySink, SeriesFiles
+from wavefabric.acoustics.recording.sinks import DeviceSink, MemorySink, SeriesFiles
 from wavefabric.acoustics.recording.tones import broken_periods, with_tones
 from wavefabric.acoustics.result import Results
 from wavefabric.acoustics.run import Observer, run
@@ -36,8 +37,11 @@ from wavefabric.acoustics.stack import (
 from wavefabric.base.arguments import instance, is_whole, positive
 from wavefabric.base.errors import InputError, choice, ensure, require
 from wavefabric.base.results.file import ResultWriter
+from wavefabric.runtime.device.base import Device
 from wavefabric.runtime.lifecycle.collective_checks import locked_by_first_rank, on_first_rank
 
+#: Free bytes per grid point with which a GPU prepares an initial pressure.
+_FREE_PER_POINT = 128
 #: Quantities recorded if there is no sensor.
 WITHOUT_SENSOR = ("p_max_all", "p_final")
 
@@ -57,16 +61,35 @@ class ResultSettings(RunSettings):
         if saved and self.output is not None and saved.resolve() == Path(self.output).resolve():
             raise InputError(f"checkpoint: {saved} is the output too; allowed: another file")
 
+    def sink(self) -> MemorySink:
+        """Return the sink that stores recorded arrays: in memory, or beside a checkpoint."""
+        return MemorySink() if self.checkpoints is None else SeriesFiles(self.checkpoints.path)
+
 
 @dataclass(frozen=True, kw_only=True)
 class SimulateSettings(ResultSettings):
     """Holds the keywords of `simulate`."""
 
+    on_gpu: bool = False
     record: str | Sequence[str] | None = None
     dt: float | str | None = None
     steps: int | None = None
     t_end: float | str | None = None
     cfl: float = 0.3
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._require_flags("on_gpu")
+        saves = self.on_gpu and self.checkpoint is not None
+        ensure(not saves, "on_gpu", "is given with a checkpoint, whose rows are in files", "one of them")
+
+    def sink(self) -> MemorySink:
+        """Return the sink that stores recorded arrays where these settings want them."""
+        if not self.on_gpu:
+            return super().sink()
+        ranks = self.ranks.size
+        ensure(ranks == 1, "on_gpu", f"is given for {ranks} ranks", "one rank")
+        return DeviceSink(self.ranks.device)
 
 
 SettingsType = TypeVar("SettingsType", bound=SimulateSettings)
@@ -84,15 +107,25 @@ def to_problem(
 
 
 def _with_source(
-    grid: Grid, silent: Problem, source: Any, sensor: Sensor | None, steps: int
+    grid: Grid,
+    silent: Problem,
+    source: Any,
+    sensor: Sensor | None,
+    steps: int,
+    device: Device | None = None,
 ) -> tuple[Problem, Recording]:
-    """Return the problem ``silent`` with a source and a number of steps, and the `Recording` of a sensor."""
+    """Return the problem ``silent`` with a source and a number of steps, and the `Recording` of a sensor.
+
+    With ``device`` the initial pressure of a `Source` is an array on this GPU.
+    """
     right = is_whole(steps) and 1 <= steps <= MOST_STEPS
     require(right, "steps", steps, f"a whole number from 1, up to {MOST_STEPS}")
     recording = (Sensor(record=WITHOUT_SENSOR) if sensor is None else sensor).on(grid)
+    where = grid, silent.sound_speed, silent.dt
     if isinstance(source, Source):
-        source = source.lasting(silent.dt, int(steps))
-    sources = source.on(grid, silent.sound_speed, silent.dt)
+        sources = source.lasting(silent.dt, int(steps)).on(*where, device)
+    else:
+        sources = source.on(*where)
     return silent.with_medium(steps=int(steps), **sources), recording
 
 
@@ -121,6 +154,9 @@ def simulate(
 
     Other Parameters
     ----------------
+    on_gpu : bool
+        True: recorded arrays stay on the GPU of the run, as CuPy arrays that other libraries take without a
+        copy (DLPack). One rank, no checkpoint.
     record : str or sequence of str, optional
         Instead of a sensor: other quantities of the whole domain, such as ``"u_max_all"``.
     dt : float or str, optional
@@ -154,7 +190,7 @@ def simulate(
     """
     check_inputs(grid, medium, source, sensor)
     prepared = PreparedSimulation(grid, medium, SimulateSettings(**options))
-    return solve(*prepared.problem(source, sensor, prepared.settings), grid)
+    return solve(*prepared.problem(source, sensor, prepared.settings, on_device=True), grid)
 
 
 def solve(
@@ -175,7 +211,8 @@ def solve(
     of its first grid point.
     """
     options = options.with_ranks(problem.shape)
-    comm, output, checkpoints = options.ranks, options.output, options.checkpoints
+    comm, output = options.ranks, options.output
+    sink = options.sink()  # it has arrays on rank 0 only
     check(problem, **naming)
     check_recording(problem, recording, **naming)
     writer = None
@@ -185,8 +222,6 @@ def solve(
     for line in broken_periods(problem, recording) if comm.rank == 0 else ():
         warnings.warn(line, stacklevel=3)
     with locked_by_first_rank(comm, output, "output"):
-        # The sink has arrays on rank 0 only.
-        sink = MemorySink() if checkpoints is None else SeriesFiles(checkpoints.path)
         report = run(problem, recording, sink, options, observer=observer, setup=setup)
         arrays = with_tones(broadcast(comm, sink.arrays), recording)
         arrays = arrays if adapt is None else adapt(arrays)
@@ -224,11 +259,11 @@ class PreparedSimulation:
         """Simulate a source, as `wavefabric.acoustics.simulate` does, collective over the ranks.
 
         ``options`` may be ``record``, ``steps``, ``t_end``, ``output``, ``force``, ``progress`` and
-        ``checkpoint`` of `simulate`, in place of those of `prepare`.
+        ``checkpoint`` and ``on_gpu`` of `simulate`, in place of those of `prepare`.
         """
         for name in options:
             choice("prepared.simulate", name, _OF_A_SOURCE)
-        stated = self.problem(source, sensor, replace(self.settings, **options))
+        stated = self.problem(source, sensor, replace(self.settings, **options), on_device=True)
         results = solve(*stated, self.grid, setup=self.setup())
         self.stable = True
         return results
@@ -242,7 +277,7 @@ class PreparedSimulation:
         this is a loop over `simulate`, whose results are the same to round-off. Sources that are simulated
         together share one report.
 
-        ``options`` may be ``record``, ``steps``, ``t_end`` and ``progress`` of `simulate`.
+        ``options`` may be ``record``, ``steps``, ``t_end``, ``progress`` and ``on_gpu`` of `simulate`.
         """
         for name in options:
             choice("prepared.simulate_all", name, _OF_ALL_SOURCES)
@@ -307,11 +342,11 @@ class PreparedSimulation:
         problems: Sequence[Problem],
         recording: Recording,
         stack: tuple[Problem, Recording, Setup],
-        settings: RunSettings,
+        settings: ResultSettings,
         observer: Observer | None = None,
     ) -> list[Results]:
         """Run the ``stack`` that `stack` made of ``problems``; return the results of each problem."""
-        (problem, together, setup), sink = stack, MemorySink()
+        (problem, together, setup), sink = stack, settings.sink()
         report = run(problem, together, sink, settings, observer=observer, setup=setup)
         report.notes.append(f"one of {len(problems)} sources that were simulated together")
         arrays = with_tones(sink.arrays, recording)
@@ -321,12 +356,14 @@ class PreparedSimulation:
         ]
 
     def problem(
-        self, source: Any, sensor: Sensor | None, settings: SettingsType
+        self, source: Any, sensor: Sensor | None, settings: SettingsType, on_device: bool = False
     ) -> tuple[Problem, Recording, SettingsType]:
         """Return problem, recording and settings of a run with these arguments and the settings ``settings``.
 
         The returned settings skip the stability check if the time step is known to be stable. Without a
-        sensor the quantities ``how.record`` are recorded, by default ``p_max_all`` and ``p_final``.
+        sensor the quantities ``how.record`` are recorded, by default ``p_max_all`` and ``p_final``. With
+        ``on_device`` an initial pressure is an array on the GPU of the run, if this has one to itself and no
+        checkpoint.
         """
         check_inputs(self.grid, self.medium, source, sensor)
         right = settings.steps is None or settings.t_end is None
@@ -337,8 +374,18 @@ class PreparedSimulation:
         silent = self._medium()
         steps = settings.steps
         steps = self.grid.steps(self.medium, silent.dt, settings.t_end) if steps is None else steps
-        problem, recording = _with_source(self.grid, silent, source, sensor, steps)
+        device = self._device_of_fields(settings) if on_device else None
+        problem, recording = _with_source(self.grid, silent, source, sensor, steps, device)
         return problem, recording, replace(settings, check_stability=not self.stable)
+
+    def _device_of_fields(self, settings: RunSettings) -> Device | None:
+        """Return the GPU on which an initial pressure may be prepared; None if it is to stay on the host."""
+        comm, device = settings.ranks, settings.ranks.device
+        apart = comm.size > 1 or settings.checkpoints is not None or self.grid.axisymmetric
+        if device.name == "cpu" or apart:
+            return None
+        # The pressure, its copy with a PML and its spectrum must fit beside the fields.
+        return device if device.memory()[0] > _FREE_PER_POINT * math.prod(self.grid.total_shape) else None
 
     def _medium(self) -> Problem:
         """Return the problem without sources; its time step is stable if it was derived from ``cfl``."""
@@ -373,9 +420,9 @@ class PreparedSimulation:
 
 
 #: Settings that `PreparedSimulation.simulate` can override.
-_OF_A_SOURCE = ("record", "steps", "t_end", "output", "force", "progress", "checkpoint")
+_OF_A_SOURCE = ("record", "steps", "t_end", "output", "force", "progress", "checkpoint", "on_gpu")
 #: Settings that `PreparedSimulation.simulate_all` can override.
-_OF_ALL_SOURCES = ("record", "steps", "t_end", "progress")
+_OF_ALL_SOURCES = ("record", "steps", "t_end", "progress", "on_gpu")
 
 
 def prepare(grid: Grid, medium: Medium, **options: Any) -> PreparedSimulation:

@@ -16,11 +16,11 @@ from wavefabric.acoustics.problem import (
     VelocitySource,
 )
 from wavefabric.acoustics.series import check_series
-from wavefabric.acoustics.setup_passes import largest, run_setup, threads_for
+from wavefabric.acoustics.smoothing import smooth, smooth_on
 from wavefabric.base.arguments import instance, positive, real
 from wavefabric.base.errors import InputError, choice, ensure, require
+from wavefabric.runtime.device.base import Device
 from wavefabric.runtime.device.user_arrays import real_array
-from wavefabric.runtime.kernels.cpu_launch import address
 
 _MODES = get_args(SourceMode)[::-1]
 
@@ -149,16 +149,19 @@ class Source:
         waves = {name: v.on(dt, steps) for name, v in values.items() if isinstance(v, ContinuousWave)}
         return replace(self, **waves)
 
-    def on(self, grid: Grid, sound_speed: float | np.ndarray, dt: float) -> dict[str, Any]:
+    def on(
+        self, grid: Grid, sound_speed: float | np.ndarray, dt: float, device: Device | None = None
+    ) -> dict[str, Any]:
         """Return the arguments of `Problem` for this source on a grid, a dictionary from name to value.
 
-        ``sound_speed`` (a number, or (Nz, Ny, Nx) of the total grid) sets the scale at each point.
+        ``sound_speed`` (a number, or (Nz, Ny, Nx) of the total grid) sets the scale at each point. With
+        ``device`` the initial pressure is brought to this GPU, and smoothed there.
         """
         parameters: dict[str, Any] = {}
         require(isinstance(self.smooth, bool), "source.smooth", self.smooth, "True or False")
         if self.p0 is not None:
-            p0 = grid.to_memory(self.p0, "source.p0", outside="zero")
-            parameters["initial_pressure"] = self._smoothed(p0, grid) if self.smooth else p0
+            p0 = grid.to_memory(self.p0, "source.p0", "zero", device)
+            parameters["initial_pressure"] = self._smoothed(p0, grid, device) if self.smooth else p0
         if (self.p is None) != (self.p_mask is None):
             raise InputError("source.p: p and p_mask go together; allowed: both or none")
         if self.p is not None:
@@ -193,8 +196,10 @@ class Source:
         return 0 if self.u_mode == "dirichlet" else 1
 
     @staticmethod
-    def _smoothed(p0: np.ndarray, grid: Grid) -> np.ndarray:
+    def _smoothed(p0: Any, grid: Grid, device: Device | None) -> Any:
         """Smooth ``p0``; if axisymmetric, with its radius extended fourfold by mirroring, as in k-Wave."""
+        if device is not None:
+            return smooth_on(device, p0)
         if not grid.axisymmetric:
             return smooth(p0)
         half = np.concatenate([p0, 0 * p0[:, :1], -p0[:, :0:-1]], axis=1)
@@ -279,60 +284,3 @@ def _scaled(values: Any, scale: np.ndarray, points: int, key: str) -> Signal:
         scale = scale[:1]
     # In the precision of the signal, as many long signals may be the largest array of all.
     return np.multiply(signal.T, scale.astype(signal.dtype), order="C")
-
-
-def smooth(field: np.ndarray, restore_max: bool = True) -> np.ndarray:
-    """Smooth a field: multiply its spectrum by a rotated Blackman window, as k-Wave does by default.
-
-    With ``restore_max`` the result is scaled to the original largest magnitude. Shape and dtype do not
-    change; a field that is not of a float type becomes float64.
-
-    Notes
-    -----
-    With m_i the whole-numbered wavenumber along axis i, h_i = ⌊N_i/2⌋ and R = max h_i, the window is
-    w(R √Σ(m_i/h_i)²), zero beyond R, where w(r) = 0.42 + 0.5 cos(πr/R) + 0.08 cos(2πr/R) at whole r and is
-    linear between them: k-Wave rotates a table (Treeby & Cox 2010, doi:10.1117/1.3360308, smooth.m).
-    """
-    field = real_array(field, "field")
-    require(field.ndim and field.size, "field", field.shape, "an array with points")
-    dtype = field.dtype if field.dtype.kind == "f" else np.dtype(np.float64)
-    if field.dtype not in (np.float32, np.float64):
-        field = field.astype(np.float64)
-    shape = tuple(n for n in field.shape if n > 1)
-    spectrum: Any = _transform("rfftn", field.reshape(shape))
-    halves = [n // 2 for n in shape]
-    radius = max(halves)
-    distance = np.arange(radius + 1)
-    angle = np.pi * distance / radius
-    window = 0.42 + 0.5 * np.cos(angle) + 0.08 * np.cos(2 * angle)
-    window[-1] = 0.0
-
-    squares = [(np.fft.fftfreq(n, 1 / n) / h) ** 2 for n, h in zip(shape, halves, strict=True)]
-    squares[-1] = squares[-1][: shape[-1] // 2 + 1]
-    *before, middle, last = [np.zeros(1), np.zeros(1), *squares]
-    outer = np.zeros(1)
-    for square in before:  # the kernel takes three axes: all but the last two are one
-        outer = np.add.outer(outer, square).ravel()
-    squares = [outer, middle, last]
-    counts = [each.size for each in squares]
-    spectrum = np.ascontiguousarray(spectrum)
-    addresses = map(address, squares)
-    run_setup("apply_window", spectrum.real.dtype, field.size, address(spectrum), *counts, *addresses, window)
-    smoothed = np.asarray(_transform("irfftn", spectrum, shape, tuple(range(len(shape))))).reshape(
-        field.shape
-    )
-    if restore_max:
-        peak = largest(smoothed)
-        if peak > 0:
-            smoothed *= smoothed.dtype.type(largest(np.ascontiguousarray(field)) / peak)
-    return smoothed.astype(dtype, copy=False)
-
-
-def _transform(name: str, array: np.ndarray, *arguments: Any) -> Any:
-    """Apply the FFT ``name`` of NumPy or, to arrays that are worth several threads, of SciPy."""
-    if (threads := threads_for(array.size)) == 1:
-        return getattr(np.fft, name)(array, *arguments)
-    from scipy import fft
-
-    with fft.set_workers(threads):
-        return getattr(fft, name)(array, *arguments)

@@ -2,6 +2,7 @@
 
 import math
 import re
+from collections.abc import Mapping
 from functools import lru_cache
 
 from wavefabric.base.errors import InputError, one_value, show
@@ -165,20 +166,35 @@ def db(ratio: float) -> float:
     return 10 * math.log10(ratio)
 
 
+#: Units of texts, largest first.
+_TIMES = {"d": 86400.0, "h": 3600.0, "min": 60.0, "s": 1.0, "ms": 1e-3, "µs": 1e-6, "ns": 1e-9}
+_BINARY_BYTES = {"TiB": 2.0**40, "GiB": 2.0**30, "MiB": 2.0**20, "KiB": 2.0**10, "B": 1.0}
+_COUNTS = {"P": 1e15, "T": 1e12, "G": 1e9, "M": 1e6, "k": 1e3, "": 1.0}
+
+
+def significant(value: float, digits: int = 3) -> str:
+    """Return a value as text with ``digits`` significant digits, never with an exponent for large values."""
+    return f"{value:.{digits}g}" if abs(value) < 10**digits - 0.5 else f"{value:.0f}"
+
+
+def in_units(value: float, units: Mapping[str, float], digits: int = 3) -> str:
+    """Return ``value`` as text in the largest unit of which it rounds to 1 or more, else in the last one.
+
+    ``units``: a dictionary from names, the largest unit first, to sizes.
+    """
+    least = 1 - 0.5 / 10**digits
+    unit = next((name for name, size in units.items() if value >= least * size), [*units][-1])
+    return f"{significant(value / units[unit], digits)} {unit}".rstrip()
+
+
 def time_words(seconds: float) -> str:
     """Return a time in seconds as text with three digits and a unit from days to nanoseconds: 1.5 ms."""
-    for unit, size in (("d", 86400.0), ("h", 3600.0), ("min", 60.0), ("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
-        if seconds >= size * 0.9995:  # rounds to 1
-            return f"{seconds / size:.3g} {unit}"
-    return f"{seconds / 1e-9:.3g} ns"
+    return in_units(seconds, _TIMES)
 
 
-def binary_bytes(value: float) -> str:
+def binary_bytes(value: float, digits: int = 4) -> str:
     """Return a number of bytes as text with a binary prefix: 1.25 GiB."""
-    for power, unit in ((40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")):
-        if value >= 1 << power:
-            return f"{value / (1 << power):.4g} {unit}"
-    return f"{value:.4g} B"
+    return in_units(value, _BINARY_BYTES, digits)
 
 
 def binary_size(text: str) -> int | None:
@@ -194,12 +210,4 @@ def counted(number: int, noun: str) -> str:
 
 def amount(value: float) -> str:
     """Return a count with a decimal prefix as text: 336 M."""
-    for prefix, size in (("P", 1e15), ("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
-        if value >= size * 0.9995:  # rounds to 1
-            return f"{three_digits(value / size)} {prefix}"
-    return three_digits(value)
-
-
-def three_digits(value: float) -> str:
-    """Return a value as text with three significant digits; values from 999.5 on are whole numbers."""
-    return f"{value:.3g}" if abs(value) < 999.5 else f"{value:.0f}"
+    return in_units(value, _COUNTS)

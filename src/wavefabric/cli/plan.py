@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from wavefabric.base.errors import InputError
-from wavefabric.base.units import binary_bytes, time_words
+from wavefabric.base.units import binary_bytes, significant, time_words
 from wavefabric.cli.common.files import PICTURES, load_fabric, write_all
 from wavefabric.cli.common.options import OutputOptions, argument, changed, option, options, refuse
 from wavefabric.cli.common.parse import parse_list
@@ -136,14 +136,9 @@ def show(plan: RunPlan, file: Path, everything: bool) -> Iterator[Any]:
 
 
 def _row(c: Candidate, mark: str, plan: RunPlan) -> tuple[str, ...]:
-    parts = [_ms(getattr(c.seconds, key), 3) for key in _PARTS]
+    parts = [significant(1e3 * getattr(c.seconds, key)) for key in _PARTS]
     memory = binary_bytes(c.bytes) + ("" if plan.fits(c) else " (too much)")
-    return mark, c.words, _ms(c.seconds.step, 4), *parts, memory, error_words(c.error)
-
-
-def _ms(seconds: float, digits: int) -> str:
-    ms = 1e3 * seconds
-    return f"{ms:.{digits}g}" if ms < 1000 else f"{ms:.0f}"
+    return mark, c.words, significant(1e3 * c.seconds.step, 4), *parts, memory, error_words(c.error)
 
 
 def run_command(file: Path, plan: RunPlan) -> str:

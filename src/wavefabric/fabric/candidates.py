@@ -1,7 +1,7 @@
 """Lists algorithms to compare for a collective operation on a fabric, and finds which of them can run."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from math import prod
 from typing import Any, TypeVar
@@ -83,6 +83,12 @@ def node_grid(fabric: Fabric, gpus: Sequence[int]) -> tuple[int, int] | None:
     rows = node.reshape(-1, each)
     alike = (rows == rows[:, :1]).all() and np.unique(rows[:, 0]).size == len(rows)
     return rows.shape if alike else None
+
+
+def on_rails(choices: Iterable[Choice], grid: tuple[int, int] | None) -> list[Choice]:
+    """Return ``choices`` as NCCL has them on a ``grid`` of nodes, if any: rings and trees by each adapter."""
+    by_rails = (replace(c, grid=grid) if grid and c.algorithm in BY_RAILS else c for c in choices)
+    return list(dict.fromkeys(by_rails))
 
 
 def algorithm_grid(algorithm: str, ranks: int, fabric: AnyFabric | None) -> tuple[int, ...] | None:

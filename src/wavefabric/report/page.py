@@ -13,7 +13,7 @@ from wavefabric import __version__, collectives
 from wavefabric.acoustics.pictures.recorded import open_recorded
 from wavefabric.base.errors import InputError
 from wavefabric.base.files.hdf5 import attributes, open_hdf5, plain, reading
-from wavefabric.base.files.input import MOST_SCHEDULE, naming, parse_json, read_start, read_text
+from wavefabric.base.files.input import MOST_SCHEDULE, begins_as_hdf5, naming, parse_json, read_text
 from wavefabric.base.files.output import check_output, write_text
 from wavefabric.base.results import read_result
 from wavefabric.base.results.file import FORMAT
@@ -32,7 +32,6 @@ from wavefabric.report.tuning import tuning_content
 from wavefabric.report.ultrasound import ultrasound_content
 
 ALLOWED = "allowed: a result of a link, a sweep or ultrasound, a schedule, a tuning, a plan, JSON of train"
-_SIGNATURE = b"\x89HDF\r\n\x1a\n"
 _RESULTS, _OTHERS = (".h5", ".hdf5", ".json"), (".png", ".svg", ".pdf", ".gif", ".html", ".md")
 
 
@@ -123,7 +122,7 @@ def read_content(path: Path, fabric: AnyFabric | None = None, nbytes: float = 64
     `InputError` if the file cannot be read or is damaged; `NoResult` if it is no result of Wavefabric.
     """
     try:
-        binary = read_start(path, len(_SIGNATURE)) == _SIGNATURE
+        binary = begins_as_hdf5(path)
     except OSError as error:
         begun = "the run was interrupted, and its checkpoint is there; allowed: a result; repeat the command"
         why = begun if Path(f"{path}.checkpoint").exists() else f"{error.strerror}; {ALLOWED}"

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, Field
 
 from wavefabric.base.files.validation_errors import checked
-from wavefabric.base.units import binary_bytes, three_digits, time_words
+from wavefabric.base.units import binary_bytes, significant, time_words
 from wavefabric.report.content import Content, Tile, pairs
 from wavefabric.report.figures import bars, table
 from wavefabric.training.iteration.simulate import COMPUTATION
@@ -58,10 +58,10 @@ def training_content(contents: dict[str, Any], name: str) -> Content:
     facts = checked(TrainingFacts, contents)
     cases = facts.cases or [checked(SimulatedIteration, contents)]
     best, several = min(cases, key=lambda case: case.seconds), len(cases) > 1
-    words = f"{three_digits(best.samples_per_second)} samples/s on {best.label}; bound by {best.bound_by}"
+    words = f"{significant(best.samples_per_second)} samples/s on {best.label}; bound by {best.bound_by}"
     verdict = f"Fastest of {len(cases)}: {words}" if several else f"Simulated: {words}"
     content = Content("training", facts.work.partition(", ")[0] or name, verdict)
-    note = f"{three_digits(best.samples_per_second / best.gpus)} samples/s per GPU"
+    note = f"{significant(best.samples_per_second / best.gpus)} samples/s per GPU"
     if best.model_flops_utilisation:
         note += f", {best.model_flops_utilisation:.1%} of peak FLOP/s"
     total = best.memory_bytes.pop("total", 0.0)

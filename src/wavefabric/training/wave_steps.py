@@ -1,37 +1,34 @@
-"""Build one time step of the fibre or ultrasound solver as tasks, to simulate the exchanges on any fabric.
+"""Turn one time step of the fibre or ultrasound solver, as the planner describes it, into tasks.
 
-A computation takes the time to read or write a number of fields (arrays of all points) at the rate of a copy.
-The numbers follow from times of a step on one H200: 10.8 ms for light in 30 rows of 2²¹ samples whose powers
-are exchanged; for ultrasound at 512³ points 7.49 ms in a homogeneous and 11.5 ms in a heterogeneous medium
-(docs/performance.md). `fabric.planner` predicts single steps more accurately.
+`fabric.planner` runs the solver's own step without fields, which gives the order of its kernels and exchanges
+and the times of the kernels on an H200. On another GPU these times grow as its memory bandwidth falls. The
+exchanges become calls, so that any fabric, algorithm and policy can be simulated.
 """
 
-import math
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
+from wavefabric.acoustics.choose_stages import CUDA
 from wavefabric.acoustics.decomposition.decompose import Decomposition, decompose
-from wavefabric.base.errors import InputError, show
-from wavefabric.base.units import three_digits
-from wavefabric.collectives.structure import transfer_elements
-from wavefabric.fabric.planner.ultrasound_step import busiest_exchange
-from wavefabric.optics.propagation.operators_ranks import chunks_for
-from wavefabric.optics.propagation.rank_modes import split_modes
-from wavefabric.runtime.spectral.distributed import Box, boxes
-from wavefabric.training.gpu.device_model import DeviceModel
+from wavefabric.base.errors import InputError, ensure, show
+from wavefabric.base.units import significant
+from wavefabric.fabric import load
+from wavefabric.fabric.planner.exchange_times import ExchangeTimes
+from wavefabric.fabric.planner.fibre_step import FibreStep
+from wavefabric.fabric.planner.rates import load_rates
+from wavefabric.fabric.planner.step import SolverStep
+from wavefabric.fabric.planner.ultrasound_step import StepMedium, UltrasoundStep, exchanges
+from wavefabric.optics.propagation.phase_groups import PhaseGroupCoupling
+from wavefabric.optics.propagation.rank_modes import RankModes, split_modes
+from wavefabric.training.gpu.device_model import DEVICES, DeviceModel
 from wavefabric.training.iteration.task_graph import Call, TaskGraph
 
-#: Fraction of the memory bandwidth that a copy reaches.
-_COPY = 0.875
-#: Number of fields read or written by linear propagation, by sums of powers, by coupling and update.
-_LINEAR, _SUMS, _UPDATE = 7.4, 2.3, 5.4
-#: Fields read or written and transforms per ultrasound step, by whether the medium is heterogeneous.
-_MOVED = {False: (58.6, 10), True: (90.0, 14)}
 #: Number of fields stored in memory: of a fibre; of ultrasound, by whether the medium is heterogeneous.
 _HELD_FIBRE, _HELD = 2.0, {False: 8.4, True: 16.7}
 #: Bytes per complex number of light, and per real number of ultrasound.
@@ -49,36 +46,25 @@ def fibre_step(
 ) -> TaskGraph:
     """Build the tasks of one RK4IP step of light in a multimode fibre, with the modes divided among GPUs.
 
-    A phase group consists of rows of the field with equal Kerr phase. Each of the step's two Kerr kernels
-    cuts the samples into chunks, and exchanges the groups' powers by two all-gathers per chunk; while one
-    chunk is sent, the next is computed (`RankOperators`; Brehler et al. 2017, doi:10.1016/j.cpc.2017.02.018).
+    A phase group consists of adjacent rows of the field with equal Kerr phase; groups are of equal size to
+    within a row. The powers of a group whose rows are on several GPUs are sent by each of them (`FibreStep`).
 
     The field has two rows of ``samples`` per spatial mode; there is at most one GPU per mode. ``groups`` is
     the number of phase groups, by default one per row of the field (dense coupling).
     """
-    split_modes(modes, gpus)
-    groups = 2 * modes if groups is None else groups
-    if groups < 1 or samples < 1:
-        raise InputError(f"groups: {groups}, samples: {samples} given; allowed: 1 or more")
-    field = 2 * -(-modes // gpus) * samples * _COMPLEX
-    _check_memory(_HELD_FIBRE * field, device)
-    chunks = chunks_for(samples)
-    step = _Step(gpus, device)
-    powers = groups * samples / chunks * _COMPLEX / 2
-    gather = Call("all-gather", (tuple(range(gpus)),), powers, "layer-to-layer")
-    for kernel in ("middle", "last"):
-        step.compute(f"linear {kernel}", 2 * _LINEAR * field)
-        first, second = [-1] * chunks, [-1] * chunks
-        for turn in range(chunks + 2):
-            if turn < chunks:
-                ready = step.compute(f"sums {kernel} {turn}", _SUMS * field / chunks)
-                first[turn] = step.call(f"powers {kernel} {turn}", gather, [ready])
-            if 0 <= turn - 1 < chunks:
-                ready = step.compute(f"couple {kernel} {turn - 1}", 0.0, [first[turn - 1]])
-                second[turn - 1] = step.call(f"second powers {kernel} {turn - 1}", gather, [ready])
-            if turn >= 2:
-                step.compute(f"update {kernel} {turn - 2}", _UPDATE * field / chunks, [second[turn - 2]])
-    return step.graph
+    ranks, rows = RankModes(split_modes(modes, gpus)), 2 * modes
+    groups = rows if groups is None else groups
+    ensure(1 <= groups <= rows, "groups", groups, f"1 to {rows}, the rows of the field")
+    ensure(samples >= 1, "samples", samples, "1 or more")
+    # The group of row r is ⌊r groups / rows⌋.
+    parts = tuple((b - 1) * groups // rows - a * groups // rows + 1 for a, b in pairwise(ranks.row_ends))
+    coupled = 8 * max(parts) * sum(parts)  # γκ between the groups of one GPU and all groups
+    _check_memory(_HELD_FIBRE * ranks.rows * samples * _COMPLEX + coupled, device)
+    form = "dense" if groups == rows else "factored"
+    coupling = PhaseGroupCoupling(form, groups, parts, np.zeros(parts[0] + 1, np.int64), [])
+    step = FibreStep(coupling, samples, "rk4ip", ranks, **_setting(gpus, device, "double"))
+    gather = Call("all-gather", (tuple(range(gpus)),), float(sum(parts) * step.item), "layer-to-layer")
+    return _tasks(step, [gather])
 
 
 def ultrasound_step(
@@ -94,103 +80,92 @@ def ultrasound_step(
 
     ``decomposition``: with ``"global"``, Fourier transforms extend over all GPUs, with transposes between the
     axes. With ``"local"``, each GPU has a block that overlaps its neighbours by ``overlap`` points, which
-    they fill before each set of transforms (local Fourier basis). ``heterogeneous``: the medium is absorbing
-    and nonlinear, with 14 transforms per step; otherwise it is lossless, with 10.
+    they fill before each set of transforms (local Fourier basis). ``heterogeneous``: the medium is absorbing,
+    dispersive and nonlinear; otherwise it is homogeneous and lossless.
     """
     local = decomposition == "local"
     options = Decomposition(kind="local", overlap=overlap) if local else Decomposition(kind="global")
     held = _HELD[heterogeneous] * _REAL
-    _check_memory(held * math.prod(shape) / gpus, device)  # refuse a grid too large before dividing it
+    _check_memory(held * np.prod(shape, dtype=float) / gpus, device)  # refuse before the grid is divided
     cut = decompose(shape, gpus, options)
-    moved, transforms = _MOVED[heterogeneous]
-    field = _REAL * max(math.prod(each.size) for each in cut.subdomains)
-    _check_memory(held / _REAL * field, device)
-    if not local:
-        _, rows, planes, columns = boxes(shape, cut.grid)
-        layouts = [rows] + [planes] * (cut.grid[1] > 1) + [columns] * (cut.grid[2] > 1)
-        calls = [_transpose(a, b, 2 * _REAL) for a, b in pairwise(layouts)] * transforms
-    else:
-        halos = busiest_exchange(cut)
-        ends = halos.transfers["src"], halos.transfers["dst"], transfer_elements(halos)
-        counts = (1, 3, 2) if heterogeneous else (1, 3)  # fields per exchange: pressure; velocity; absorption
-        calls = [_exchange(*ends, gpus, count * _REAL) for count in counts]
-    step = _Step(gpus, device)
-    ready: list[int] = []
-    for number, call in enumerate(calls):
-        done = step.compute(f"part {number}", moved * field / (len(calls) + 1), ready)
-        ready = [step.call(f"exchange {number}", call, [done])]
-    step.compute(f"part {len(calls)}", moved * field / (len(calls) + 1), ready)
-    return step.graph
+    medium = StepMedium("heterogeneous", 2) if heterogeneous else StepMedium("homogeneous")
+    fused = CUDA["one" if gpus == 1 else decomposition].supports(cut, np.dtype(np.float32))
+    fused &= gpus == 1 or shape[2] > 1  # as `stages_form` chooses
+    stages = "fused" if fused else "plain"
+    step = UltrasoundStep(cut, medium, stages, **_setting(gpus, device, "single"))
+    _check_memory(held * step.points, device)
+    return _tasks(step, [_call(each, gpus, step.item) for each in exchanges(cut)])
 
 
-class _Step:
-    """Builds the tasks of one worker, which represents all GPUs, as all do the same at the same time."""
+def _setting(gpus: int, device: DeviceModel, precision: str) -> dict[str, Any]:
+    """Return keyword arguments of `SolverStep`.
 
-    def __init__(self, gpus: int, device: DeviceModel):
-        self._device, self._gpus = device, gpus
-        self.graph = TaskGraph(1)
-        self.graph.program.append([])
+    Times of kernels are the H200's, scaled to the memory bandwidth of ``device``. No host delays exchanges.
+    The fabric between the GPUs matters to none of the events of a step.
+    """
+    rates = replace(load_rates("h200"), factor=DEVICES["h200"].bandwidth / device.bandwidth)
+    exchange = ExchangeTimes(load(f"switch:{gpus}"), "p2p") if gpus > 1 else None
+    return {"precision": precision, "rates": rates, "exchange": exchange}
 
-    def compute(self, name: str, nbytes: float, waits: Iterable[int] = ()) -> int:
-        task = self.graph.compute("forward", name, 0, nbytes / (self._device.bandwidth * _COPY), list(waits))
-        self.graph.program[0].append(task)
-        return task
 
-    def call(self, name: str, call: Call, waits: list[int]) -> int:
-        return waits[0] if self._gpus == 1 else self.graph.communicate(name, call, (0,), waits)
+def _tasks(step: SolverStep, exchange: list[Call]) -> TaskGraph:
+    """Build the tasks of one worker, which represents all GPUs, as all do the same at the same time.
+
+    ``exchange``: the calls, one after the other, of an exchange of size 1.
+    """
+    events, graph = step.events(), TaskGraph(1, program=[[]])
+    # Exchanges that nobody waits for end in the next step, so the step begins with those of the last step.
+    last = max(n for n, (kind, *_) in enumerate(events) if kind != "exchange") + 1
+    before: list[int] = []  # what the next task waits for
+    sent: dict[str, int] = {}
+    for number, (kind, name, value) in enumerate(events[last:] + events[:last]):
+        if kind == "work":
+            before = [graph.compute("forward", f"{name} {number}", 0, value, before)]
+            graph.program[0] += before
+        elif kind == "exchange":
+            done = before
+            for call in exchange:
+                sized = replace(call, bytes=call.bytes * value)
+                done = [graph.communicate(f"exchange {name}", sized, (0,), done)]
+            sent[name] = done[0]
+        elif name in sent:
+            before = [*before, sent.pop(name)]
+    return graph
 
 
 def _check_memory(nbytes: float, device: DeviceModel) -> None:
     """Raise `InputError` if a step needs ``nbytes`` bytes per GPU and the device has less memory."""
     if nbytes > device.memory:
-        actual = f"{three_digits(nbytes / 1e9)} GB needed a GPU at least, {device.memory / 1e9:g} GB there"
+        actual = f"{significant(nbytes / 1e9)} GB needed a GPU at least, {device.memory / 1e9:g} GB there"
         raise InputError(f"memory: {actual}; allowed: more GPUs, or a smaller grid")
 
 
-def _transpose(before: list[Box], after: list[Box], itemsize: int) -> Call:
-    """Return the call that redistributes an array of which GPU k has box ``before[k]``, then ``after[k]``."""
-    a, b = np.array(before), np.array(after)  # shape (GPUs, axes, 2): first point, last point + 1
-    sizes = np.ones((len(a), len(b)), np.int64)
-    for axis in range(3):
-        common = np.minimum.outer(a[:, axis, 1], b[:, axis, 1])
-        common -= np.maximum.outer(a[:, axis, 0], b[:, axis, 0])
-        sizes *= np.maximum(common, 0, out=common)
-    np.fill_diagonal(sizes, 0)
-    src, dst = np.nonzero(sizes)
-    return _exchange(src, dst, sizes[src, dst], len(a), itemsize)
+def _call(messages: np.ndarray, gpus: int, itemsize: int) -> Call:
+    """Return the call that sends ``messages``, rows of source, destination and number of items.
 
-
-def _exchange(src: np.ndarray, dst: np.ndarray, sizes: np.ndarray, gpus: int, itemsize: int) -> Call:
-    """Return the call that sends ``sizes[i]`` items from GPU ``src[i]`` to ``dst[i]``, for all i.
-
-    It is an all-to-all if all sizes are equal and the pairs form groups (`_complete_groups`), else messages.
+    It is an all-to-all if sizes are equal and each GPU of a group sends once to every other, else messages.
     """
-    talks = np.zeros((gpus, gpus), bool)
-    talks[src, dst] = True
-    alike = sizes.size and sizes.size == talks.sum() and sizes.min() == sizes.max()
-    if alike and (groups := _complete_groups(talks)):
+    from scipy.sparse import csr_array
+    from scipy.sparse.csgraph import connected_components
+
+    src, dst, sizes = messages.T
+    joined = connected_components(csr_array((sizes, (src, dst)), shape=(gpus, gpus)))[1]
+    ends = np.union1d(src, dst).tolist()
+    members: dict[int, list[int]] = {}
+    for gpu in ends:
+        members.setdefault(joined[gpu], []).append(gpu)
+    groups = tuple(map(tuple, members.values()))
+    alike = len({*map(len, groups)}) == len({*sizes.tolist()}) == 1
+    pairs = np.unique(src * gpus + dst).size
+    if alike and sizes.size == pairs == len(ends) * (len(groups[0]) - 1):
         return Call("all-to-all", groups, float(sizes[0] * itemsize * len(groups[0])), "layer-to-layer")
     if sizes.size > _MOST_MESSAGES:
         actual = f"{gpus} given, between which an exchange has {sizes.size} messages"
         allowed = f"up to {_MOST_MESSAGES}, or a number that divides the grid"
         raise InputError(f"gpus: {actual}; allowed: {allowed}")
-    ends = tuple(np.union1d(src, dst).tolist())
-    messages = tuple(zip(src.tolist(), dst.tolist(), sizes.tolist(), strict=True))
-    return Call("messages", (ends,), float(itemsize), "layer-to-layer", messages)
-
-
-def _complete_groups(talks: np.ndarray) -> tuple[tuple[int, ...], ...] | None:
-    """Return groups of equal size in which each GPU sends to all others; None if there are no such groups.
-
-    ``talks[i, j]``: whether GPU i sends to GPU j. There are none if GPUs of different groups send to each
-    other.
-    """
-    np.fill_diagonal(talks, talks.any(axis=1))
-    _, number = np.unique(np.packbits(talks, axis=1), axis=0, return_inverse=True)
-    groups = [np.flatnonzero(number == k) for k in range(number.max() + 1)]
-    groups = sorted(tuple(g.tolist()) for g in groups if talks[g[0]].any())
-    complete = all(np.array_equal(np.flatnonzero(talks[g[0]]), g) for g in groups)
-    return tuple(groups) if complete and len(set(map(len, groups))) == 1 else None
+    return Call(
+        "messages", (tuple(ends),), float(itemsize), "layer-to-layer", tuple(map(tuple, messages.tolist()))
+    )
 
 
 def parse_wave_step(text: str) -> Callable[[int, DeviceModel], TaskGraph]:

@@ -23,6 +23,7 @@ from wavefabric.acoustics.solver.split_density import positions, runs_along
 from wavefabric.runtime.spectral.axis_fft import (
     axis_radices,
     axis_table,
+    row_points,
     row_space,
     transformed_points,
     twiddles,
@@ -61,8 +62,9 @@ def test_usable_grids():
     assert usable(24, 25, 1, np.float32)  # a plane
     assert usable(202, 198, 206, np.float32)  # convolutions
     assert usable(26, 11, 1, np.float64)
+    assert usable(35, 24, 24, np.float32)  # an odd number of points along x
+    assert usable(211, 24, 1, np.float32)
     for shape in (
-        (35, 24, 24),  # an odd number of points along x
         (2, 24, 24),  # one complex number a row
         (1, 24, 24),
         (24, 1, 1),
@@ -83,6 +85,16 @@ def test_points_of_a_convolution(n, most):
     assert (inner == n) == bool(axis_radices(n, most))
 
 
+@given(st.integers(1, 2500), st.sampled_from([8, 16]))
+def test_points_of_a_row(half, most):
+    """Half of an even row; for an odd one all, or as many as values and frequencies, less one."""
+    n = 2 * half + 1
+    inner = row_points(n, most)
+    assert inner == n or inner >= n + (n + 1) // 2 - 1
+    assert math.prod(axis_radices(inner, most, 13 if inner == n else 7)) == inner
+    assert row_points(2 * half, most) == transformed_points(half, most)
+
+
 #: Lengths of 2, 3, 5 and 7, and some of 11 and 13.
 SMOOTH = sorted(
     n
@@ -95,7 +107,7 @@ SMOOTH = sorted(
 def test_blocks_that_a_gpu_can_launch(real):
     """At most 1024 threads a block, 2048 a multiprocessor; memory for its columns, or thrice its rows."""
     item, result = 2 * np.dtype(real).itemsize, set()
-    for n in [*SMOOTH, 198, 286, 1001, 2 * 509, 2 * 1021, 997, 1511]:
+    for n in [*SMOOTH, 3, 127, 1023, 198, 286, 1001, 2 * 509, 2 * 1021, 997, 1511]:
         for nx, ny, nz in ((n, 4, 4), (4, n, n), (n, 1024, 1024), (2048, n, n)):  # small grids and large ones
             if not usable(nx, ny, nz, real):
                 continue
@@ -145,7 +157,7 @@ def factors_of_stages(radices):
 def test_twiddles(radices, real):
     """Those of the stages forth, then of those back, and for rows what takes their spectra apart."""
     half = math.prod(radices)
-    columns, rows = twiddles(radices, real), axis_table(half, radices, real, True)
+    columns, rows = twiddles(radices, real), axis_table(2 * half, radices, real, True)
     wanted = np.concatenate(list(map(factors_of_stages, (radices, radices[::-1]))))
     assert columns.dtype == rows.dtype == np.result_type(real, np.complex64)
     assert columns.shape == wanted.shape
@@ -159,7 +171,7 @@ def test_twiddles(radices, real):
 def test_twiddles_in_single_precision_have_no_mean_error(radices):
     """Of each leg of a stage the squared moduli sum up to their number, to one rounding of one of them."""
     half = math.prod(radices)
-    result = axis_table(half, radices, np.float32, True).astype(complex)
+    result = axis_table(2 * half, radices, np.float32, True).astype(complex)
     errors, at = abs(result) ** 2 - 1, 0
     for order in (radices, radices[::-1]):
         for stage in range(1, len(order)):

@@ -11,7 +11,7 @@ from wavefabric import kwave
 from wavefabric.acoustics.kwave import drop_in
 from wavefabric.acoustics.kwave.input import read_input
 from wavefabric.acoustics.kwave.older_options import keywords, recorded
-from wavefabric.acoustics.source import smooth
+from wavefabric.acoustics.smoothing import smooth
 from wavefabric.base.errors import InputError
 
 pytestmark = pytest.mark.filterwarnings(r"ignore:source\..* of its energy lies above")

@@ -11,13 +11,11 @@ import pytest
 import random_problems as random
 from rank_steps import CASES, alone, noise_problem, run_steps
 
-from wavefabric.acoustics.choose_stages import make_stages
-from wavefabric.acoustics.decomposition.decompose import Decomposition, decompose
+from wavefabric.acoustics.decomposition.decompose import Decomposition
 from wavefabric.acoustics.fused.fused_cuda import FusedCudaStages
 from wavefabric.acoustics.materials import find
 from wavefabric.acoustics.materials.indexed import Indexed
 from wavefabric.acoustics.parallel.fused_layouts import FusedGlobalLayout, FusedLocalLayout
-from wavefabric.acoustics.parallel.layouts import GlobalLayout, LocalLayout
 
 pytestmark = [pytest.mark.multigpu, pytest.mark.parallel([2, 4])]
 
@@ -67,14 +65,17 @@ def test_local_rows_of_overlaps_in_odd_planes(comm, cut):
 
 
 @pytest.mark.parametrize("kind", ["local", "global"])
-def test_odd_rows_take_plain_stages(comm, kind):
-    """Real rows are transformed as complex ones of half their length."""
-    shape = (35, 20, 40)
+def test_odd_rows(comm, kind):
+    """A convolution of every row; locally of the rows of overlaps apart."""
+    problem = noise_problem((35, 20, 40), "power_law", True, 3)
     options = Decomposition(kind, overlap=5) if kind == "local" else Decomposition(kind)
-    stages = make_stages(
-        comm.device, random.problem(shape), np.float64, False, comm, decompose(shape, comm.size, options)
-    )
-    assert type(stages.layout) is {"local": LocalLayout, "global": GlobalLayout}[kind]
+    fused, result = run_steps(comm, problem, np.float64, options, False)
+    assert isinstance(fused.layout, {"local": FusedLocalLayout, "global": FusedGlobalLayout}[kind])
+    _, wanted = run_steps(comm, problem, np.float64, options, True)
+    for name, field in wanted.items():
+        np.testing.assert_allclose(
+            result[name], field, rtol=0, atol=1e-11 * np.abs(field).max(), err_msg=name
+        )
 
 
 @pytest.mark.parametrize(("absorption", "nonlinear", "seed"), CASES)

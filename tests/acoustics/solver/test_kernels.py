@@ -119,6 +119,29 @@ def test_scale_and_translate_spectrum(case, kernels):
         case.check(s, host * 0.125 * _laid(*split(vectors)[1])[axis])
 
 
+def test_apply_window(case, kernels):
+    """A square beyond 1 gets the last value of the table."""
+    (s, host), table = case.spectrum(), np.array([1.0, 0.7, 0.2, 0.0])
+    squares = [np.linspace(0, 0.5, n) ** 2 for n in case.half]
+    kernels.apply_window(s, *map(case.device.asarray, (*squares, table)))
+    z, y, x = squares
+    at = 3 * np.sqrt(z[:, None, None] + y[:, None] + x)
+    case.check(s, host * np.interp(at, np.arange(4), table))
+    kernels.apply_window(
+        s, *[case.device.asarray(square + 1) for square in squares], case.device.asarray(table)
+    )
+    assert (case.device.to_host(s) == 0).all()
+
+
+def test_squared_slopes(case, kernels):
+    field, host = case.real()
+    partials = case.device.zeros((5, 4), np.float64)
+    kernels.squared_slopes(partials, field, *case.shape[::-1])
+    wanted = [np.sum(np.diff(host, axis=2 - axis) ** 2) for axis in range(3)]
+    sums = case.device.to_host(partials).sum(axis=0)
+    np.testing.assert_allclose(sums, [*wanted, np.sum(host**2)], rtol=1e-6)
+
+
 @full
 def test_update_velocity(case, kernels, full):
     for axis in range(case.axes):

@@ -269,11 +269,20 @@ VARIANTS = [
 
 
 #: These show much of what the others show.
-USUAL = ["additive sources, odd", "plane, everything", "chirps, everything"]
+USUAL = ["additive sources, odd", "plane, everything", "chirps, everything", "power law primes"]
+#: Rows of an odd number of points.
+ODD_ROWS = [
+    "power law primes",
+    "additive sources, primes",
+    "dirichlet sources, 2-D",
+    "transducer 2-D",
+    "Stokes 2-D",
+    "layers along y 2-D",
+]
 PLANES = [name for name in CASES if name.startswith(("plane", "chirps"))]
 EMULATED = [
     pytest.param(name, real, marks=[pytest.mark.slow] * (name not in USUAL or real is np.float32))
-    for name in [*VARIANTS, *PLANES]
+    for name in [*VARIANTS, *PLANES, *ODD_ROWS]
     for real in (np.float64, np.float32)
 ]
 EMULATED += [pytest.param("layers along x and y", np.float64, marks=pytest.mark.slow)]
@@ -309,6 +318,16 @@ BY_INDEX = {
         {"index8", "uniform"},
         "index8",
         problem((30, 12, 9), mixed="cr", materials=3, transducer=transducer((30, 12, 9))),
+    ),
+    "odd rows, 8 bits": (
+        {"index8"},
+        "index8",
+        problem(PRIME, mixed="crba", materials=3, **BENT, **POWER, **_both(PRIME, "additive")),
+    ),
+    "odd rows, 16 bits": (
+        {"index16"},
+        "index16",
+        problem((33, 12, 9), mixed="crba", materials=6, **BENT, **STOKES),
     ),
     "density alone, linear, no dispersion": (
         {"index8", "uniform"},

@@ -248,7 +248,7 @@ def test_no_word_of_a_wide_comparison_is_cut(command, tmp_path):
     assert command("fabric", "show", "lightpath:2x2", "--save", "f.toml")[0] == 0
     text = (tmp_path / "f.toml").read_text()
     (tmp_path / "f.toml").write_text(text.replace("lightpath:2x2", "a wafer with a long name of its own", 1))
-    words = ("fibre:8x1024", "--gpus", "4", "--collective", "bidirectional-ring,recursive:4", "--compare")
+    words = ("fibre:8x65536", "--gpus", "4", "--collective", "bidirectional-ring,recursive:4", "--compare")
     code, out, _ = command("train", *words, "--fabric", "switch,f.toml")
     assert code == 0
     assert max(map(len, out.splitlines())) <= 120

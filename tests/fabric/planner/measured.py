@@ -10,7 +10,7 @@ from wavefabric.acoustics.decomposition.decompose import Decomposition, decompos
 from wavefabric.cli.bench.solver_rates import first_modes
 from wavefabric.fabric import load
 from wavefabric.fabric.planner.exchange_times import SIGNALS, ExchangeTimes
-from wavefabric.fabric.planner.fibre_step import FibreStep
+from wavefabric.fabric.planner.fibre_step import FibreStep, kerr_coupling
 from wavefabric.fabric.planner.rates import load_rates
 from wavefabric.fabric.planner.ultrasound_step import StepMedium, UltrasoundStep
 from wavefabric.optics.propagation.rank_modes import RankModes
@@ -34,17 +34,19 @@ class Row(NamedTuple):
 
 def fibre_one(rows, log2_n, integrator, precision, form="auto", rates="h200"):
     modes = rows // 2
-    step = FibreStep(
-        first_modes(modes), 1 << log2_n, integrator, precision, load_rates(rates), RankModes((0, modes)), form
-    )
+    alone = RankModes((0, modes))
+    coupling = kerr_coupling(first_modes(modes), alone, form)
+    how = {"precision": precision, "rates": load_rates(rates)}
+    step = FibreStep(coupling, 1 << log2_n, integrator, alone, **how)
     return 1e3 * step.times().step
 
 
 def fibre_ranks(ranks, carrier, form, rates, chunks=None, modes=15):
     ends = RankModes(tuple(range(0, modes * ranks + 1, modes)))
     exchange = ExchangeTimes(load("hgx-h200"), carrier)
-    how = load_rates(rates), ends, form, exchange, chunks
-    return 1e3 * FibreStep(first_modes(modes * ranks), 1 << 21, "rk4ip", "double", *how).times().step
+    coupling = kerr_coupling(first_modes(modes * ranks), ends, form)
+    how = {"precision": "double", "rates": load_rates(rates), "exchange": exchange}
+    return 1e3 * FibreStep(coupling, 1 << 21, "rk4ip", ends, chunks, **how).times().step
 
 
 def ultrasound(
@@ -52,7 +54,8 @@ def ultrasound(
 ):
     partition = decompose(shape, ranks, Decomposition(**cut) if ranks > 1 else None)
     exchange = ExchangeTimes(load("hgx-h200"), carrier) if carrier else None
-    step = UltrasoundStep(partition, medium, "single", stages, load_rates(rates), exchange, recorded)
+    how = {"precision": "single", "rates": load_rates(rates), "exchange": exchange}
+    step = UltrasoundStep(partition, medium, stages, recorded, **how)
     return 1e3 * step.times().step
 
 

@@ -10,7 +10,7 @@ from fibre_cases import RATE, launch, make_fibre
 from wavefabric.cli.bench.solver_rates import first_modes
 from wavefabric.fabric import load
 from wavefabric.fabric.planner.exchange_times import SIGNALS, ExchangeTimes
-from wavefabric.fabric.planner.fibre_step import FibreStep, operations
+from wavefabric.fabric.planner.fibre_step import FibreStep, kerr_coupling, operations
 from wavefabric.fabric.planner.plan_runs import FibreRun, plan_fibre
 from wavefabric.fabric.planner.rates import load_rates
 from wavefabric.optics.propagation.integrators import INTEGRATORS
@@ -25,7 +25,9 @@ FIBRE = make_fibre(np.random.default_rng(5).uniform(0.3, 1.0, (8, 8)), beta=[0, 
 def step_of(fibre, samples, integrator, ranks, form="dense", carrier="p2p"):
     ends = RankModes(tuple(r * fibre.modes // ranks for r in range(ranks + 1)))
     exchange = ExchangeTimes(HGX, carrier)
-    return FibreStep(fibre, samples, integrator, "double", H200, ends, form, exchange)
+    coupling = kerr_coupling(fibre, ends, form)
+    how = {"precision": "double", "rates": H200, "exchange": exchange}
+    return FibreStep(coupling, samples, integrator, ends, **how)
 
 
 def cells(start):

@@ -68,7 +68,7 @@ def test_a_device_with_few_times(written):
     ("name", "content", "message"),
     [
         ("a.json", "{", "device: not JSON (Expecting property name"),
-        ("a.json", "[]", "device: no JSON object; allowed: that of wavefabric bench solver-rates"),
+        ("a.json", "[]", "device: no JSON object given; allowed: that of wavefabric bench solver-rates"),
         ("a.json", "{}", "memory_bytes: missing; allowed: a value for it"),
         ("a.json", {"memory_bytes": -1}, "memory_bytes: -1 given; allowed: above 0"),
         ("a.json", {"launch_seconds": float("nan")}, "device: NaN; allowed: finite numbers"),

@@ -25,7 +25,8 @@ SLABS = (512, 512, 1024)
 
 def step_of(cut, laplacians=0, stages="fused", fabric=HGX, carrier="p2p", precision="single"):
     medium = StepMedium("tissues" if laplacians else "homogeneous", laplacians)
-    return UltrasoundStep(cut, medium, precision, stages, H200, ExchangeTimes(fabric, carrier))
+    how = {"precision": precision, "rates": H200, "exchange": ExchangeTimes(fabric, carrier)}
+    return UltrasoundStep(cut, medium, stages, **how)
 
 
 def slabs(kind, overlap=16, ranks=4):

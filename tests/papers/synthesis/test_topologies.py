@@ -137,14 +137,10 @@ def test_reasons():
     row |= {"seconds": 1.05, "flow": 1.0, "method": "trees: 1 of each root, 3 deep, 9 pieces", "rounds": 11}
     words = reason(row)
     assert words.startswith("published without latency; rounds wait for their slowest transfer: 1e+06 µs")
-    assert words.endswith("trees 3 deep fill and drain in 11 rounds")
+    assert words.endswith("trees 3 deep fill and drain, in 11 rounds with latency each")
     assert reason(row | {"gap": 0.0, "ratio": 1.0}) == ""
-    few = reason(
-        row | {"by": "TE-CCL", "flow": 1.05, "rounds": 3, "method": "trees: 1 of each root, 3 deep, 1 piece"}
-    )
-    assert few == "trees 3 deep, packed for bandwidth and not for few rounds"
     words = reason(row | {"by": "TE-CCL", "flow": 1.05, "rounds": 4, "method": "relays, 3 deep, 2 pieces"})
-    assert words == "routes of 3 hops fill and drain in 4 rounds"
+    assert words == "routes of 3 hops fill and drain, in 4 rounds with latency each"
 
 
 def test_sizes():

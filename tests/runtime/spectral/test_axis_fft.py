@@ -43,9 +43,9 @@ __device__ void complex_both(const Complex *in, Complex *there, Complex *again, 
 template <class R>
 __device__ void real_forth(const Complex *rows, Complex *spectra, const Complex *twiddle) {
     typedef typename R::L L;
-    Complex v[R::values];
+    Complex v[R::A::values];
     const int row = L::transform();
-    R::A::near(v, [&](Complex &value, int j) { value = rows[row * R::half + j]; });
+    R::A::near(v, [&](Complex &value, int j) { value = rows[row * R::A::points + j]; });
     R::forth(v, (Complex *)memory, twiddle, [&](int k, Complex entry) {
         spectra[row * (R::half + 1) + k] = entry;
     });
@@ -54,13 +54,13 @@ __device__ void real_forth(const Complex *rows, Complex *spectra, const Complex 
 template <class R>
 __device__ void real_back(const Complex *spectra, Complex *rows, const Complex *twiddle) {
     typedef typename R::L L;
-    Complex v[R::values];
+    Complex v[R::A::values];
     const int row = L::transform();
     Complex *mine = (Complex *)memory + row * L::space;
     for (int k = L::lane(); k <= R::half; k += L::threads) mine[k] = spectra[row * (R::half + 1) + k];
     L::sync();
     R::back(v, (Complex *)memory, twiddle, [&](int k) { return mine[k]; });
-    R::A::near(v, [&](Complex &value, int j) { rows[row * R::half + j] = swapped(value); });
+    R::A::near(v, [&](Complex &value, int j) { rows[row * R::A::points + j] = swapped(value); });
 }
 """
 COMPLEX = """
@@ -70,30 +70,41 @@ extern "C" __global__ void {name}(const Complex *in, Complex *there, Complex *ag
 """
 REAL = """
 extern "C" __global__ void {name}_forth(const Complex *rows, Complex *spectra, const Complex *twiddle) {{
-    real_forth<RealRows<{axis}>>(rows, spectra, twiddle);
+    real_forth<{axis}>(rows, spectra, twiddle);
 }}
 extern "C" __global__ void {name}_back(const Complex *spectra, Complex *rows, const Complex *twiddle) {{
-    real_back<RealRows<{axis}>>(spectra, rows, twiddle);
+    real_back<{axis}>(spectra, rows, twiddle);
 }}
 """
 
 
 class Configuration:
-    """Radices, threads a transform, transforms a block, layout; complex, or rows of twice as many reals."""
+    """Radices, threads a transform, transforms a block, layout; complex, or rows of reals.
 
-    def __init__(self, radices, threads, tile, layout="Rows", late=False, real=False, points=None):
+    Rows have twice as many reals as ``points``, or ``odd`` ones.
+    """
+
+    def __init__(self, radices, threads, tile, layout="Rows", late=False, real=False, points=None, odd=None):
         self.radices, self.threads, self.tile, self.layout = radices, threads, tile, layout
         #: Points of the transforms inside, and of those outside: fewer, of any number.
         self.late, self.real, self.inner = late, real, math.prod(radices)
-        self.points = points or self.inner
-        digits = "_".join(map(str, radices)) + f"_for_{points}" * (points is not None)
+        self.odd, self.points = odd, (odd + 1) // 2 if odd else points or self.inner
+        #: Points of the table of factors.
+        self.length = odd or (2 * self.points if real else self.points)
+        digits = "_".join(map(str, radices)) + f"_for_{odd or points}" * bool(odd or points)
         self.name = f"{'real_' * real}{layout}_{digits}_by_{threads}_times_{tile}{'_late' * late}"
 
     def kernel(self):
         """Text of the kernels."""
         forth, back = (", ".join(map(str, radices)) for radices in (self.radices, self.radices[::-1]))
         layout = f"{self.layout}<{self.inner}, {self.threads}, {self.tile}, {str(self.late).lower()}>"
-        axis = f"OfLength<Axis<{layout}, Radices<{forth}>, Radices<{back}>>, {self.points}>::Type"
+        axis = f"Axis<{layout}, Radices<{forth}>, Radices<{back}>>"
+        if self.odd:
+            direct = f"OddRows<{axis}, {self.odd}>"
+            axis = direct if self.odd == self.inner else f"ConvolvedOddRows<EverySecond<{axis}, {self.odd}>>"
+        else:
+            axis = f"OfLength<{axis}, {self.points}>::Type"
+            axis = f"RealRows<{axis}>" if self.real else axis
         return (REAL if self.real else COMPLEX).format(name=self.name, axis=axis)
 
     def shared(self, dtype):
@@ -148,6 +159,23 @@ ROWS = [
         ((7, 3), 4, 4, True, 11),
         ((5, 5), 8, 4, False, 13),
         ((8, 7, 4), 32, 2, True, 101),
+    ]
+]
+#: Of odd numbers of points. Convolutions: as many of their points as there must be, and more.
+ROWS += [
+    Configuration(radices, threads, tile, late=late, real=True, odd=odd)
+    for radices, threads, tile, late, odd in [
+        ((4,), 1, 2, False, 3),
+        ((7,), 2, 3, True, 5),
+        ((5, 4), 4, 4, False, 13),
+        ((8, 3), 8, 3, True, 15),
+        ((8, 8, 3), 32, 1, True, 127),
+        ((8, 7, 5), 48, 1, False, 181),
+        ((3,), 1, 3, False, 3),
+        ((5, 3), 2, 4, True, 15),
+        ((7, 3, 3), 8, 3, False, 63),
+        ((5, 5, 5), 32, 2, True, 125),
+        ((13, 5, 3), 64, 1, False, 195),
     ]
 ]
 #: On a GPU too, but not by default on the CPU.
@@ -207,7 +235,7 @@ def kernels(device, real):
 def launched(kernels, configuration, real, sent, shapes, suffix=""):
     """Arrays of the given shapes, written by a kernel of what is sent."""
     dtype = DTYPE[real]
-    of = configuration.points, configuration.radices, PART[real], configuration.real
+    of = configuration.length, configuration.radices, PART[real], configuration.real
     turns = axis_table(*of)
     # NaN where nothing was written is in no tolerance.
     out = [kernels.asarray(np.full(shape, np.nan, dtype)) for shape in shapes]
@@ -249,8 +277,22 @@ def check_real(kernels, configuration, real):
     assert (again == result).all()
 
 
+def check_odd(kernels, configuration, real):
+    """The same for rows of an odd number of points; what lies beside the last one does not count."""
+    n, half, tile, dtype = configuration.odd, configuration.points, configuration.tile, DTYPE[real]
+    rows, spectra = noise((tile, half), dtype), noise((tile, half), dtype)
+    rows.view(PART[real])[:, n] = np.nan
+    values = rows.view(PART[real])[:, :n].astype(float)
+    (result,) = launched(kernels, configuration, real, rows, [spectra.shape], "_forth")
+    near(result, np.fft.rfft(values), 2 * TOLERANCE[real])
+    wanted = n * np.fft.irfft(spectra.astype(complex), n)
+    (result,) = launched(kernels, configuration, real, spectra, [rows.shape], "_back")
+    near(result.view(PART[real])[:, :n], wanted, 4 * TOLERANCE[real])
+
+
 def check(kernels, configuration, real):
-    (check_real if configuration.real else check_complex)(kernels, configuration, real)
+    by_kind = check_odd if configuration.odd else check_real if configuration.real else check_complex
+    by_kind(kernels, configuration, real)
 
 
 POSITIONS = [

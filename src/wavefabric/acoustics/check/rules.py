@@ -237,7 +237,7 @@ class _Rules:
         With ``open_end`` values must be above ``low``; without ``scalar`` a single number is not allowed.
         """
         grid = self._problem.array_shape
-        if isinstance(value, np.ndarray) and value.ndim:
+        if getattr(value, "ndim", 0):  # also an array on a device
             actual = f"has the shape {value.shape}"
             self.require(value.shape == grid, key, actual, f"{grid}, that of the grid")
             least, _ = self.finite(key, value, self._problem.extremes.ranges.get(key))

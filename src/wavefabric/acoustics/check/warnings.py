@@ -10,7 +10,8 @@ from wavefabric.acoustics.check.rules import PYTHON_NAMES
 from wavefabric.acoustics.grid import Grid
 from wavefabric.acoustics.medium import Medium, density_jump
 from wavefabric.acoustics.problem import Problem, ProductSignal, Signal
-from wavefabric.acoustics.setup_passes import squared_slopes
+from wavefabric.acoustics.setup_passes import host_kernels, partial_results
+from wavefabric.acoustics.solver import kernels
 from wavefabric.acoustics.solver.formulas import wavenumber_range
 from wavefabric.acoustics.stability.power_law import PowerLaw
 from wavefabric.base.arguments import real, typed
@@ -25,15 +26,17 @@ _BLOCK, _MOST = 1 << 22, 1 << 25
 _SIGNALS = 64
 
 
-def problem_warnings(problem: Problem, names: Mapping[str, str] | None = None, advice: str = "") -> list[str]:
+def problem_warnings(
+    problem: Problem, names: Mapping[str, str] | None = None, advice: str = "", device: Any = None
+) -> list[str]:
     """Return warnings of signals above the grid's highest frequency, inaccurate absorption and density jumps.
 
     ``names`` replaces entries of `PYTHON_NAMES` in messages; ``advice`` is the text that ends the warning of
-    absorption.
+    absorption. ``device`` is where the initial pressure is, None for the host.
     """
     names = {**PYTHON_NAMES, **(names or {})}
     lines = band_warnings(problem, names)
-    if line := power_law_line(problem):
+    if line := power_law_line(problem, device):
         lines.append(f"{names['alpha_power']}: {line}{advice}")
     densities = problem.density, problem.sound_speed, problem.density_staggered
     if jump := problem.fact("density jump", lambda: density_jump(*densities)):
@@ -137,8 +140,10 @@ def _spectrum(signal: np.ndarray, ends: bool, dt: float, limit: float) -> tuple[
     return energy, frequency
 
 
-def power_law_line(problem: Problem) -> str | None:
+def power_law_line(problem: Problem, device: Any = None) -> str | None:
     """Return a warning if absorption deviates from its power law at the frequency of a source; else None.
+
+    ``device`` is where the initial pressure is, None for the host.
 
     The warning is for the source with the largest deviation. Its frequency is the mean of its power spectrum;
     for an initial pressure the root mean square wavenumber determines it. With absorption proportional to
@@ -153,7 +158,7 @@ def power_law_line(problem: Problem) -> str | None:
         return None
     frequencies = [_mean_frequency(signal, problem.dt) for _, signal, _ in source_signals(problem)]
     if problem.initial_pressure is not None:
-        frequencies.append(c * _rms_wavenumber(problem) / (2 * math.pi))
+        frequencies.append(c * _rms_wavenumber(problem, device) / (2 * math.pi))
     frequency = max((each for each in frequencies if each > 0), key=law.error, default=0.0)
     return law.description(frequency) if frequency and law.error(frequency) >= 1 else None
 
@@ -166,9 +171,20 @@ def _mean_frequency(signal: np.ndarray, dt: float) -> float:
     return float(power @ np.fft.rfftfreq(len(samples), dt)) / total if total else 0.0
 
 
-def _rms_wavenumber(problem: Problem) -> float:
-    """Return the initial pressure's root mean square wavenumber, rad/m, from differences of neighbours."""
-    *squares, total = squared_slopes(np.ascontiguousarray(problem.initial_pressure))
+def _rms_wavenumber(problem: Problem, device: Any = None) -> float:
+    """Return the initial pressure's root mean square wavenumber, rad/m, from differences of neighbours.
+
+    ``device`` is where the initial pressure is, None for the host.
+    """
+    p0, partials = problem.initial_pressure, partial_results(math.prod(problem.array_shape[:2]), 4)
+    if device is None or isinstance(p0, np.ndarray):
+        table = host_kernels(kernels.TABLE, problem.points)
+        table.squared_slopes(partials, np.ascontiguousarray(p0), *problem.shape)
+    else:
+        there = device.asarray(partials)
+        device.kernels(kernels.TABLE).squared_slopes(there, p0, *problem.shape)
+        partials = device.to_host(there)
+    *squares, total = partials.sum(axis=0)
     axes = zip(squares, problem.spacing, range(problem.dimensions), strict=False)
     square = sum(each / spacing**2 for each, spacing, _ in axes)
     return math.sqrt(square / total) if total else 0.0

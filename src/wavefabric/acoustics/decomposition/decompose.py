@@ -246,7 +246,7 @@ def _global_subdomains(shape: Triple, grid: Triple) -> list[Subdomain]:
     return subdomains
 
 
-#: Fused kernels on a GPU need rows of an even number of points along x.
+#: Fused kernels on a GPU take twice as long for rows of an odd number of points along x.
 _MULTIPLES = (2, 1, 1)
 
 

@@ -31,7 +31,7 @@ KERNEL_OF(X, BV) x_adjoint_velocity(const AdjointComponent *__restrict__ compone
     AxisX::near(v, [&](Complex &value, int j) {
         const Complex was = velocity.mine[j], bar = {was.x - value.y, was.y - value.x};
         const Complex rho0 = c.density.full ? density.mine[j] : Complex{uniform, uniform};
-        const Complex pml = axis == 0 ? *(const Complex *)(c.pml + 2 * j) : Complex{across, across};
+        const Complex pml = axis == 0 ? pair_at(c.pml, j) : Complex{across, across};
         const Complex square = {pml.x * pml.x, pml.y * pml.y};
         if (c.density_bar) {
             const Complex b = row.get(c.before, j), a = row.get(c.after, j), sum = row.get(c.density_bar, j);

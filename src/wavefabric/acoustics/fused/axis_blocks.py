@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from wavefabric.runtime.spectral.axis_fft import axis_radices, row_space, transformed_points
+from wavefabric.runtime.spectral.axis_fft import axis_radices, row_points, row_space, transformed_points
 
 #: Number of buffers in shared memory per row, by kernel; other kernels have one.
 _SPACES = {"x_velocity": 3, "x_density": 3, "x_pressure": 2}
@@ -25,10 +25,11 @@ _SHARED, _SHARED_ROW = 96 * 1024, 160 * 1024
 
 
 def usable(nx: int, ny: int, nz: int, dtype) -> bool:
-    """Return whether the kernels can transform a grid along all its axes; Nx must be even, 2-D has Nz = 1."""
-    lengths = list(zip((nx // 2, ny, nz), longest_axes(dtype), strict=True))[: 3 if nz > 1 else 2]
-    fits = all(1 < n <= most and transformed_points(n, r) <= most for n, most in lengths for r in (8, 16))
-    return fits and nx % 2 == 0
+    """Return whether the kernels can transform a grid along all its axes; 2-D has Nz = 1."""
+    most = longest_axes(dtype)
+    columns = zip((ny, nz)[: 2 if nz > 1 else 1], most[1:], strict=False)
+    fits = all(1 < n <= most and transformed_points(n, r) <= most for n, most in columns for r in (8, 16))
+    return fits and nx > 2 and all(row_points(nx, r) <= most[0] for r in (8, 16))
 
 
 def longest_axes(dtype) -> tuple[int, int, int]:
@@ -95,11 +96,13 @@ class AxisBlocks:
 
     def __init__(self, name: str, n: int, values: int, item: int, plane: bool):
         self.name, self._item = name, item
-        self.points = n // 2 if name == "X" else n  # a real row is half as many complex values
-        inner = transformed_points(self.points)
-        each, radix, self._resident = _work(name, inner, values, plane, inner > self.points)
-        #: Points of the transform: `points`, or more for a convolution.
-        self.inner = transformed_points(self.points, radix)
+        #: Points of the grid along the axis.
+        self.points = n
+        transformed, complex_points = (row_points, n // 2) if name == "X" else (transformed_points, n)
+        inner = transformed(n)
+        each, radix, self._resident = _work(name, inner, values, plane, inner > complex_points)
+        #: Points of the transform: `points`, half of these for a row, or more for a convolution.
+        self.inner = transformed(n, radix)
         self.radices = axis_radices(self.inner, radix)
         self.threads = -(-self.inner // each)
         threads = _PLANE_ROW_THREADS if plane and name == "X" else _THREADS[name]

@@ -65,11 +65,33 @@ INLINE Complex *columns_memory() { return (Complex *)memory; }
 
 #if WITH_X
 template <bool LATE>
-using RowsOf = RealRows<
-    typename OfLength<Axis<Rows<MX, PX, TX, LATE>, Radices<RADICES_X>, Radices<REVERSED_X>>, NX / 2>::Type>;
+using InnerX = Axis<Rows<MX, PX, TX, LATE>, Radices<RADICES_X>, Radices<REVERSED_X>>;
+#if NX % 2 && MX == NX
+template <bool LATE>
+using RowsOf = OddRows<InnerX<LATE>, NX>;
+#elif NX % 2
+template <bool LATE>
+using RowsOf = ConvolvedOddRows<EverySecond<InnerX<LATE>, NX>>;
+#else
+template <bool LATE>
+using RowsOf = RealRows<typename OfLength<InnerX<LATE>, NX / 2>::Type>;
+#endif
 typedef RowsOf<true> RowsX;
 typedef RowsX::A AxisX;
 typedef AxisX::Layout LayoutX;
+
+// Points 2j and 2j + 1 of a row. With an odd number of points rows are not aligned to pairs, and the last pair has one point.
+INLINE Complex pair_at(const REAL *row, int j) {
+    if constexpr (NX % 2 == 0) return *(const Complex *)(row + 2 * j);
+    else return {row[2 * j], 2 * j + 1 < NX ? row[2 * j + 1] : (REAL)0};
+}
+INLINE void put_pair(REAL *row, int j, Complex value) {
+    if constexpr (NX % 2 == 0) *(Complex *)(row + 2 * j) = value;
+    else {
+        row[2 * j] = value.x;
+        if (2 * j + 1 < NX) row[2 * j + 1] = value.y;
+    }
+}
 
 // Row that this thread works on: one of all rows, or an entry of a list of `count` row numbers. With PLANE it lies in plane
 // blockIdx.z, so that kernels do not depend on the number of planes.
@@ -87,10 +109,10 @@ struct Row {
     }
     INLINE Index at(int j) const { return number * NX + 2 * j; }
     INLINE Complex get(const REAL *field, int j) const {
-        return here ? *(const Complex *)(field + at(j)) : Complex{0, 0};
+        return here ? pair_at(field + at(0), j) : Complex{0, 0};
     }
     INLINE void put(REAL *field, int j, Complex value) const {
-        if (here) *(Complex *)(field + at(j)) = value;
+        if (here) put_pair(field + at(0), j, value);
     }
 };
 
@@ -105,7 +127,8 @@ struct Space {
     static INLINE void copy(void *target, const void *source) {
 #ifdef __CUDA_ARCH__
         const unsigned to = (unsigned)__cvta_generic_to_shared(target);
-        if constexpr (BYTES == 2) *(short *)target = *(const short *)source;
+        if constexpr (BYTES == 1) *(char *)target = *(const char *)source;
+        else if constexpr (BYTES == 2) *(short *)target = *(const short *)source;
         else if constexpr (BYTES == 16)
             asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(source) : "memory");
         else asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(to), "l"(source), "n"(BYTES) : "memory");
@@ -125,7 +148,7 @@ struct Space {
         fill<16>(s + row.number * PITCH, (bytes + 15) / 16 * 16);
     }
     INLINE void field(const REAL *f, const Row &row) const {
-        constexpr int bytes = NX * sizeof(REAL), word = bytes % 16 ? sizeof(Complex) : 16;
+        constexpr int bytes = NX * sizeof(REAL), word = NX % 2 ? sizeof(REAL) : bytes % 16 ? sizeof(Complex) : 16;
         fill<word>(f + row.at(0), bytes);
     }
     static INLINE void commit() {

@@ -41,7 +41,7 @@ class FusedCudaStages(Stages):
 
     @classmethod
     def supports(cls, shape: Triple, bases: set[Triple], dtype: np.dtype) -> bool:
-        """Return whether the grid is 2-D or 3-D with even Nx, and its transforms fit in shared memory."""
+        """Return whether the grid is 2-D or 3-D, and its transforms fit in shared memory."""
         return shape[1] > 1 and all(axis_blocks.usable(*basis, dtype) for basis in bases)
 
     @classmethod

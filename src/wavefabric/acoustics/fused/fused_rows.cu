@@ -97,7 +97,7 @@ KERNEL_OF(X, BV) x_velocity(const Component *__restrict__ components, REAL dt, c
             else rho0 = density.mine[j];
             dt_rho = {dt / rho0.x, dt / rho0.y};
         }
-        const Complex pml = axis == 0 ? *(const Complex *)(c.pml + 2 * j) : Complex{across, across};
+        const Complex pml = axis == 0 ? pair_at(c.pml, j) : Complex{across, across};
         value = {updated(was.x, pml.x, dt_rho.x, value.y), updated(was.y, pml.y, dt_rho.y, value.x)};
         if (c.source.pattern) value = value + row.get(c.source.pattern, j) * amplitude;
         if (at_points) velocity.mine[j] = value;
@@ -203,7 +203,7 @@ INLINE void damped(Complex *du, REAL *part, REAL factor, const State &s, const R
         AxisX::near(du, [&](Complex &value, int j) {
             const int slot = &value - du - group * at_once;
             if (slot < 0 || slot >= at_once) return;
-            now[slot] = *(const Complex *)(part + 2 * j);
+            now[slot] = pair_at(part, j);
             mass[slot] = mass_at(s, row, j, dt);
         });
         AxisX::near(du, [&](Complex &value, int j) {
@@ -211,7 +211,7 @@ INLINE void damped(Complex *du, REAL *part, REAL factor, const State &s, const R
             if (slot < 0 || slot >= at_once) return;
             value.y += taken(now[slot].x, factor, mass[slot].x, value.y);
             value.x += taken(now[slot].y, factor, mass[slot].y, value.x);
-            *(Complex *)(part + 2 * j) = now[slot];
+            put_pair(part, j, now[slot]);
         });
     }
 }

@@ -32,7 +32,8 @@ from wavefabric.acoustics.run import identity
 from wavefabric.acoustics.sensor import Sensor
 from wavefabric.acoustics.setup import Setup
 from wavefabric.acoustics.simulation import ResultSettings, solve
-from wavefabric.acoustics.source import Source, smooth
+from wavefabric.acoustics.smoothing import smooth
+from wavefabric.acoustics.source import Source
 from wavefabric.base.arguments import is_whole
 from wavefabric.base.errors import InputError, ensure, require, show
 from wavefabric.base.system.machine import host_memory

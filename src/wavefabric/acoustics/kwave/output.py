@@ -39,6 +39,7 @@ class KWaveOutput:
     ``checkpoint``; with ``force`` it is replaced.
     """
 
+    on_device = False
     path: Path
     input: KWaveInput
     _: KW_ONLY

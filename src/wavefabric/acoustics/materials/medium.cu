@@ -23,10 +23,12 @@ struct Pair {  // materials of two neighbouring points
 
 template <int FORM>
 struct IndexWord {
+    typedef unsigned char One;
     typedef unsigned short Pair;
 };
 template <>
 struct IndexWord<INDEX16> {
+    typedef unsigned short One;
     typedef unsigned Pair;
 };
 
@@ -36,13 +38,21 @@ struct MaterialIndex {
     const void *at;
     static constexpr int bits = FORM == INDEX16 ? 16 : 8;
     typedef typename IndexWord<FORM>::Pair Word;
+    typedef typename IndexWord<FORM>::One One;
     static INLINE Pair pair(Word word) { return {word & ((1u << bits) - 1), (unsigned)word >> bits}; }
-    INLINE Pair get(const Row &row, int j) const { return pair(constant((const Word *)at + row.at(j) / 2)); }
-    static INLINE Pair of_space(const Space &space, int j) { return pair(((const Word *)space.mine)[j]); }
+    INLINE Pair get(const Row &row, int j) const {
+        if constexpr (NX % 2 == 0) return pair(constant((const Word *)at + row.at(j) / 2));
+        const One *here = (const One *)at + row.at(j);
+        return {constant(here), 2 * j + 1 < NX ? constant(here + 1) : 0u};
+    }
+    static INLINE Pair of_space(const Space &space, int j) {
+        const Pair both = pair(((const Word *)space.mine)[j]);
+        return {both.x, 2 * j + 1 < NX ? both.y : 0u};  // beside the last of an odd number of points lies anything
+    }
     INLINE void copy(const Space &space, const Row &row) const {
-        constexpr int bytes = NX / 2 * sizeof(Word);
-        constexpr int word = bytes % 16 == 0 ? 16 : bytes % 8 == 0 ? 8 : bytes % 4 == 0 ? 4 : 2;
-        space.fill<word>((const Word *)at + row.at(0) / 2, bytes);
+        constexpr int bytes = NX * sizeof(One), one = sizeof(One);
+        constexpr int word = NX % 2 ? one : bytes % 16 == 0 ? 16 : bytes % 8 == 0 ? 8 : bytes % 4 == 0 ? 4 : 2;
+        space.fill<word>((const One *)at + row.at(0), bytes);
     }
 };
 
@@ -78,6 +88,7 @@ struct Grid {  // a medium parameter, read only; by index: values per material, 
         static_assert(FORM < INDEX8);
         if (FORM == UNIFORM) return {*at, *at};
         const REAL *here = at + row.at(j);
+        if constexpr (NX % 2) return {constant(here), 2 * j + 1 < NX ? constant(here + 1) : (REAL)1};
 #ifdef __CUDA_ARCH__
         if constexpr (sizeof(REAL) == 4) {
             const float2 pair = __ldg((const float2 *)here);

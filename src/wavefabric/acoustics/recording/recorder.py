@@ -42,6 +42,13 @@ def layout_of(problem: Problem, recording: Recording, dtype) -> RecordingLayout:
     )
 
 
+def recorded_bytes(problem: Problem, recording: Recording, dtype) -> int:
+    """Return the size, in bytes, of all arrays that a run records."""
+    layout = layout_of(problem, recording, dtype)
+    rows = sum(map(math.prod, layout.series.values())) + sum(layout.points.values())
+    return (rows + len(layout.fields) * problem.points) * layout.dtype.itemsize
+
+
 def recorder_bytes(problem: Problem, recording: Recording, subdomain: Subdomain, dtype: np.dtype) -> int:
     """Return the device memory, in bytes, that a rank needs to record: statistics, velocity, time series."""
     size, layout = math.prod(subdomain.size), layout_of(problem, recording, dtype)
@@ -57,9 +64,11 @@ def recorder_bytes(problem: Problem, recording: Recording, subdomain: Subdomain,
 class _Series:
     """Stores one time series on the device in two blocks of rows, which are filled alternately."""
 
-    def __init__(self, device, name: str, rows: int, samples: int, dtype):
+    def __init__(self, device, name: str, rows: int, samples: int, dtype, on_device: bool = False):
         self.name, self._rows = name, rows
         self._device = device
+        #: Whether blocks are delivered on the device, in the order of its work, and not in host memory.
+        self._on_device = on_device
         #: Row ``number`` of the series is ``ring[number % len(ring)]``.
         self.ring = device.empty((2 * rows, samples), dtype)
         self._writes: tuple[list[Future], list[Future]] = ([], [])
@@ -92,8 +101,9 @@ class _Series:
         """Pass the rows that were recorded since the last hand-over to ``delivery``, which writes them."""
         if self._done > self._written:
             first, count = self._written % len(self.ring), self._done - self._written
-            part = self._device.export(self.ring[first : first + count])
-            write = delivery.put_rows(self.name, self._written, part)
+            part = self.ring[first : first + count]
+            export = (lambda: part) if self._on_device else self._device.export(part)
+            write = delivery.put_rows(self.name, self._written, export)
             if write is not None:
                 self._writes[self._written // self._rows % 2].append(write)
             self._written = self._done
@@ -139,8 +149,10 @@ class Recorder:
         most = self.samples if self._comm is None else self._comm.control.max(self.samples)
         bytes_per_row = max(1, 2 * len(self._layout.series) * most * dtype.itemsize)
         rows = max(1, min(c.problem.steps, BLOCK_BYTES // bytes_per_row))
-        names = self._layout.series
-        self._series = {name: _Series(device, name, rows, self.samples, dtype) for name in names}
+        #: Whether recorded arrays are delivered on the device.
+        self._on_device = sink is not None and sink.on_device
+        size = rows, self.samples, dtype, self._on_device
+        self._series = {name: _Series(device, name, *size) for name in self._layout.series}
         self._staggered = self._staggered_quantities()
         # Factors that move velocities to the pressure's points, if these are recorded.
         self._shifted, self.intensity = None, None
@@ -280,24 +292,27 @@ class Recorder:
         for name in self._layout.fields:
             if name not in self.statistics:
                 field = self._stages.fields.named()[name.removesuffix("_final")]
-                arrays[name] = partial(self._to_host, name, field)
+                arrays[name] = partial(self._delivered, name, field)
         if self.intensity is not None:
             for name, values in self.intensity.averages(self._rows).items():
                 if name in self._layout.points:
-                    arrays[name] = partial(np.asarray, values)
+                    arrays[name] = partial(self._device.asarray if self._on_device else np.asarray, values)
         return arrays
 
     def _statistic(self, name: str) -> np.ndarray:
-        host = self._to_host(name, self.statistics[name])
+        host = self._delivered(name, self.statistics[name])
         if name in self._statistic_kinds:
             host = self._statistic_kinds[name].finish(host, self._rows)
         return host.astype(self._layout.dtype, copy=False)
 
-    def _to_host(self, name: str, array) -> np.ndarray:
-        """Copy values at this rank's sensor points, or its own block of a field, to the host; return them."""
+    def _delivered(self, name: str, array) -> np.ndarray:
+        """Return a copy of values at this rank's sensor points, or of its own block of a field.
+
+        It is on the host, or on the device if the sink takes arrays there.
+        """
         if name in self._layout.fields:
             array = array[self._stages.coefficients.subdomain.owned]
-        return np.array(self._device.to_host(array))
+        return array.copy() if self._on_device else np.array(self._device.to_host(array))
 
     def state(self) -> dict[str, Any]:
         """Return a dictionary from name to device array of all that a checkpoint stores."""

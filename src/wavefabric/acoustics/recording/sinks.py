@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from glob import escape
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -66,6 +66,9 @@ class Sink(Protocol):
     A sink that writes a file has an attribute ``path``; no other process may write this file during the run.
     """
 
+    #: Whether data are passed as arrays of the run's device; else in host memory.
+    on_device: bool = False
+
     def begin(self, layout: RecordingLayout, rows_done: int) -> None:
         """Prepare before the first step.
 
@@ -96,7 +99,7 @@ class MemorySink(Sink):
     """Stores all recorded data in memory: ``arrays[name]``, time series as (rows, samples)."""
 
     def __init__(self) -> None:
-        self.arrays: dict[str, np.ndarray] = {}
+        self.arrays: dict[str, Any] = {}
 
     def begin(self, layout: RecordingLayout, rows_done: int) -> None:
         if rows_done:
@@ -115,6 +118,21 @@ class MemorySink(Sink):
 
     def finish(self, arrays: Iterable[tuple[str, np.ndarray]], report: Report) -> None:
         self.arrays.update(arrays)
+
+
+class DeviceSink(MemorySink):
+    """Stores all recorded data of a run on one rank in arrays of its device."""
+
+    on_device = True
+
+    def __init__(self, device: Any):
+        super().__init__()
+        self._device = device
+
+    def begin(self, layout: RecordingLayout, rows_done: int) -> None:
+        assert not rows_done, "a run with a checkpoint stores its rows in files"
+        for name, shape in layout.series.items():
+            self.arrays[name] = self._device.empty(shape, layout.dtype)
 
 
 class SeriesFiles(MemorySink):

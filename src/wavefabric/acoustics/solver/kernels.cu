@@ -35,6 +35,12 @@ extern "C" __global__ void scale_spectrum(int nx, int ny, Complex *spectrum, con
     spectrum[i] = spectrum[i] * op[i];
 }
 
+extern "C" __global__ void apply_window(int nx, int ny, Complex *spectrum, const double *z_squares, const double *y_squares,
+                                        const double *x_squares, const double *table, Index count) {
+    POINT(nx, ny);
+    spectrum[i] = spectrum[i] * (REAL)window_at(z_squares[z] + y_squares[y] + x_squares[x], table, count);
+}
+
 extern "C" __global__ void ring_divergence_spectra(int nx, int ny, Complex *sx, Complex *sr, FACTOR quotient, IN kappa,
                                                    FACTOR dx, FACTOR dr) {
     POINT(nx, ny);
@@ -160,6 +166,18 @@ extern "C" __global__ void sample(REAL *target, const REAL *field, const Index *
     }
 }
 
+// Combine the values of all threads of a block by `join`, in a fixed order; only thread 0 gets the result.
+template <class T, class F>
+__device__ __forceinline__ T joined(T value, T *shared, F join) {
+    __syncthreads();
+    shared[threadIdx.x] = value;
+    for (int half = blockDim.x / 2; half; half /= 2) {
+        __syncthreads();
+        if (threadIdx.x < half) shared[threadIdx.x] = join(shared[threadIdx.x], shared[threadIdx.x + half]);
+    }
+    return threadIdx.x ? value : shared[0];  // other threads would read it while thread 0 writes it
+}
+
 // One block per element; sums in a fixed order.
 extern "C" __global__ void sample_elements(REAL *target, const REAL *field, const Index *bounds, Index, const Index *points,
                                            const double *weights) {
@@ -167,12 +185,8 @@ extern "C" __global__ void sample_elements(REAL *target, const REAL *field, cons
     double value = 0.0;
     for (Index i = bounds[blockIdx.x] + threadIdx.x; i < bounds[blockIdx.x + 1]; i += blockDim.x)
         value += weights[i] * (double)field[points[i]];
-    sums[threadIdx.x] = value;
-    for (int half = blockDim.x / 2; half; half /= 2) {
-        __syncthreads();
-        if (threadIdx.x < half) sums[threadIdx.x] += sums[threadIdx.x + half];
-    }
-    if (threadIdx.x == 0) target[blockIdx.x] = (REAL)sums[0];
+    value = joined(value, sums, [](double a, double b) { return a + b; });
+    if (threadIdx.x == 0) target[blockIdx.x] = (REAL)value;
 }
 
 extern "C" __global__ void store_row(REAL *rows, const REAL *values, Index count, const Index *clock, Index start,
@@ -255,18 +269,6 @@ struct Parameter {
 #define PARAMETER(name) const REAL *name, Index name##_stride, const void *name##_index, int name##_form
 #define PARAMETER_OF(name) Parameter{name, name##_stride, name##_index, name##_form}
 
-// Combine the values of all threads of a block by `join`, in a fixed order; only thread 0 gets the result.
-template <class T, class F>
-__device__ __forceinline__ T joined(T value, T *shared, F join) {
-    __syncthreads();
-    shared[threadIdx.x] = value;
-    for (int half = blockDim.x / 2; half; half /= 2) {
-        __syncthreads();
-        if (threadIdx.x < half) shared[threadIdx.x] = join(shared[threadIdx.x], shared[threadIdx.x + half]);
-    }
-    return shared[0];
-}
-
 extern "C" __global__ void field_sums(double *partials, Index, const REAL *p, const REAL *rho, const REAL *ux, const REAL *uy,
                                       const REAL *uz, PARAMETER(density), PARAMETER(along_x), PARAMETER(along_y),
                                       PARAMETER(along_z), const double *weights, const Index *box, int axes) {
@@ -312,6 +314,22 @@ extern "C" __global__ void square_sums(double *partials, Index, const REAL *sums
     if (threadIdx.x) return;
     partials[2 * blockIdx.x] = one;
     partials[2 * blockIdx.x + 1] = other;
+}
+
+extern "C" __global__ void squared_slopes(double *partials, Index, const REAL *field, int nx, int ny, int nz) {
+    __shared__ double shared[256];
+    const Index row = nx, plane = row * ny, points = plane * nz;
+    double sums[4] = {};
+    for (Index i = blockIdx.x * (Index)blockDim.x + threadIdx.x; i < points; i += (Index)gridDim.x * blockDim.x) {
+        if (i % row + 1 < row) sums[0] += squared_slope(field[i], field[i + 1]);
+        if (i % plane + row < plane) sums[1] += squared_slope(field[i], field[i + row]);
+        if (i + plane < points) sums[2] += squared_slope(field[i], field[i + plane]);
+        sums[3] += squared_slope(0, field[i]);
+    }
+    for (int k = 0; k < 4; ++k) {
+        const double sum = joined(sums[k], shared, [](double a, double b) { return a + b; });
+        if (threadIdx.x == 0) partials[4 * blockIdx.x + k] = sum;
+    }
 }
 
 extern "C" __global__ void tick(Index *clock) { *clock += 1; }

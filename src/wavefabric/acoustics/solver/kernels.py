@@ -33,6 +33,9 @@ every factor 1/N of the transforms.
   p; ``weights``: volumes of rings. ``add_alternating``: the alternating part of p over the nine steps before
   each check of the energy, every ``every`` steps and after the last of the ``steps``. ``square_sums``: the
   sums of squares of this part and of p.
+- ``apply_window``: multiplies a spectrum by a ``table`` at R √s, where R is its last index and s the sum of
+  ``x_squares``, ``y_squares`` and ``z_squares``. ``squared_slopes``: for each part of a field, sums of
+  squared differences of neighbours along x, y and z, and of squared values.
 """
 
 from wavefabric.runtime.kernels.table import kernel_table
@@ -50,6 +53,8 @@ TABLE = kernel_table(
         axes)
     items clear(counted array field)
     points scale_spectrum(array spectrum, array operator)
+    points apply_window(array spectrum, doubles z_squares, doubles y_squares, doubles x_squares, counted
+        doubles table)
     points ring_divergence_spectra(array sx, array sr, array quotient, array kappa, array dx, array dr)
     points translate_spectrum(array spectrum, array factor, int axis, real scale)
     points update_velocity(array u, array gradient, medium density, array pml, int axis, real dt)
@@ -82,6 +87,7 @@ TABLE = kernel_table(
         box, int axes)
     items add_alternating(counted array sums, array p, indices clock, indices box, long every, long steps)
     blocks square_sums(rows doubles partials, array sums, array p, indices box)
+    blocks squared_slopes(rows doubles partials, array field, int nx, int ny, int nz)
     once tick(indices clock)
     """,
     "wavefabric.acoustics.solver",

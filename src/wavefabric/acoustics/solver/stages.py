@@ -95,8 +95,11 @@ class Stages(ABC):
     def initial_pressure(self, p0: Any) -> None:
         """Replace the first step's result in D dimensions: p = p₀, ρ_ξ = p₀/(D c₀²), u = Δt/(2ρ₀) ∂p₀."""
         c, f = self.coefficients, self.fields
-        for plane, values in zip(f.p, p0, strict=True):  # not all at once: a device's memory may be full
-            plane[...] = c.device.asarray(values, c.dtype)
+        if not isinstance(p0, np.ndarray):  # on the device already
+            f.p[...] = p0
+        else:  # not all at once: a device's memory may be full
+            for plane, values in zip(f.p, p0, strict=True):
+                plane[...] = c.device.asarray(values, c.dtype)
         c.kernels.split_density(f.rho, f.split_layers, f.p, self._speed_grid(), c.dimensions)
         self.transform_pressure()
         # From rest and without PML an update by −Δt/2 is u = Δt/(2ρ₀) ∂p₀: u is 0 half a step later.

@@ -11,13 +11,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from wavefabric.base.errors import InputError, show
+from wavefabric.base.errors import InputError, ensure, show
 
 #: Maximum bytes of an ordinary text file: run files, fabrics, topologies, tables, placements.
 MOST_TEXT = 16 << 20
 #: Maximum bytes of a schedule in JSON or XML: a ring all-reduce of 1024 ranks takes 0.3 GiB.
 MOST_SCHEDULE = 1 << 29
 
+_HDF5 = b"\x89HDF\r\n\x1a\n"
 _Content = TypeVar("_Content")
 
 #: Maximum parts of a dotted TOML key. The time of tomllib grows with their square.
@@ -56,6 +57,11 @@ def read_start(path: str | Path, most: int) -> bytes:
     with open(number, "rb") as file:
         _check(os.fstat(number).st_mode, path)
         return file.read(most)
+
+
+def begins_as_hdf5(path: str | Path) -> bool:
+    """Return whether a file begins with HDF5's signature; OSError as for `read_start`."""
+    return read_start(path, len(_HDF5)) == _HDF5
 
 
 def _check(mode: int, path: str | Path) -> None:
@@ -113,11 +119,11 @@ def parse_toml(text: str, key: str) -> dict[str, Any]:
     raise InputError(f"{key}: not TOML ({fault}); allowed: a TOML file")
 
 
-def parse_json(text: str, key: str, numbers: str = "finite numbers") -> Any:
+def parse_json(text: str, key: str, numbers: str = "finite numbers", allowed: str = "") -> Any:
     """Return the content of JSON text, stricter than Python: unique keys per object, no NaN, no infinity.
 
     ``key`` names the format and ``numbers`` the allowed numbers in errors. `InputError` if the text is not
-    such JSON, or exceeds Python's limits.
+    such JSON, or exceeds Python's limits; or, with the words ``allowed``, if it is no object.
     """
 
     def refuse_constant(word: str) -> None:
@@ -127,6 +133,7 @@ def parse_json(text: str, key: str, numbers: str = "finite numbers") -> Any:
         content = json.loads(text, object_pairs_hook=_object, parse_constant=refuse_constant)
         if _SURROGATE.search(text):  # a surrogate without its pair cannot be written or printed
             json.dumps(content, ensure_ascii=False).encode()
+        ensure(not allowed or isinstance(content, dict), key, "no JSON object given", allowed)
         return content
     except UnicodeEncodeError as error:
         actual = f"half a character, \\u{ord(error.object[error.start]):04x}"

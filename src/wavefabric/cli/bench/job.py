@@ -16,7 +16,7 @@ from wavefabric.acoustics.recording.sinks import PHASE_WORDS
 from wavefabric.base.arguments import whole
 from wavefabric.base.errors import InputError
 from wavefabric.base.files import hdf5
-from wavefabric.base.files.input import check_regular
+from wavefabric.base.files.input import begins_as_hdf5
 from wavefabric.base.results.figure_style import GREY
 from wavefabric.cli.bench.common import silent
 from wavefabric.cli.bench.kwave_program import KWaveProgram
@@ -28,7 +28,6 @@ _WORDS = {"start": "start and end", "receiver": "receiver", **PHASE_WORDS}
 #: Phases of a fibre run, by attribute of the solver in its result.
 _SOLVER = {"compilation_seconds": "compilation", "seconds": "simulation", "receiver_seconds": "receiver"}
 _STEADY = "time_step_execution_time"
-_HDF5 = b"\x89HDF\r\n\x1a\n"
 
 
 def run(
@@ -49,9 +48,7 @@ def run(
     """
     file, repeats, chip = Path(file), whole("--repeats", repeats, 1), get_device(device, threads)
     try:
-        check_regular(file)
-        with file.open("rb") as opened:
-            kwave = opened.read(len(_HDF5)) == _HDF5
+        kwave = begins_as_hdf5(file)
     except OSError as error:
         raise InputError(
             f"FILE: {file}: {error.strerror}; allowed: a run file, a k-Wave input file"

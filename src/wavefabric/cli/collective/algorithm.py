@@ -128,9 +128,16 @@ def schedule_from(
 
 
 def build_by_name(
-    algorithm: str, collective: str, options: AlgorithmOptions, fabric: AnyFabric | None = None
+    algorithm: str,
+    collective: str,
+    options: AlgorithmOptions,
+    fabric: AnyFabric | None = None,
+    elements: np.ndarray | None = None,
 ) -> Schedule:
-    """Build a schedule by an algorithm of the registry, and verify it."""
+    """Build a schedule by an algorithm of the registry, and verify it.
+
+    ``elements``: those of ``--matrix``, if they are read already.
+    """
     ranks = options.ranks if options.ranks is not None else fabric.ranks if fabric else None
     if ranks is None:
         raise InputError("--ranks: none given; allowed: a whole number from 1")
@@ -139,10 +146,9 @@ def build_by_name(
     if why := why_refused(algorithm, collective, ranks, **chosen):
         raise InputError(why)
     parts = options.parts * channels_of(algorithm, chosen["grid"])
-    elements = options.message_sizes(collective)
-    if elements is None:
-        elements = default_elements(ranks, parts) if options.elements is None else options.elements
-    schedule = build(algorithm, collective, ranks, elements, **chosen)
+    size = default_elements(ranks, parts) if options.elements is None else options.elements
+    elements = options.message_sizes(collective) if elements is None else elements
+    schedule = build(algorithm, collective, ranks, size if elements is None else elements, **chosen)
     verify(schedule)
     return schedule
 

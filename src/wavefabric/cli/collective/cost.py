@@ -171,10 +171,10 @@ def _compared(
         ):
             raise InputError(f"--{name}: {value} given; allowed: with an algorithm that has a use for it")
     pipelined = any(settings.parts > 1 for settings, _ in requests.values())
-    costed = {}
+    elements, costed = options.message_sizes(words[0]), {}
     for word, (settings, candidate) in requests.items():
         name = word.partition(":")[0]
-        schedule = source.build_by_name(name, words[0], settings, fabric)
+        schedule = source.build_by_name(name, words[0], settings, fabric, elements)
         grid = algorithm_grid(name, schedule.ranks, fabric) if settings.grid is None else None
         # If any schedule is pipelined, labels of trees say that they are not.
         tree = name in ("tree", "double-tree", "binomial") and pipelined and settings.parts == 1

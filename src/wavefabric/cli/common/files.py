@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from wavefabric.base.errors import InputError
 from wavefabric.base.files import input as input_file
-from wavefabric.base.files.input import MOST_TEXT, read_start
+from wavefabric.base.files.input import MOST_TEXT, begins_as_hdf5
 from wavefabric.base.files.output import check_output, replacing
 from wavefabric.cli.common.options import check_range, refuse
 
 if TYPE_CHECKING:
     from wavefabric.fabric import AnyFabric
 
-_HDF5 = b"\x89HDF\r\n\x1a\n"
 #: Endings of pictures.
 PICTURES = (".png", ".svg", ".pdf")
 
@@ -58,7 +57,7 @@ def is_hdf5(file: Path) -> bool:
     if suffix in (".h5", ".hdf5"):
         return True
     try:
-        return suffix != ".toml" and read_start(file, len(_HDF5)) == _HDF5
+        return suffix != ".toml" and begins_as_hdf5(file)
     except (OSError, ValueError):  # the code that reads the file raises a clear error
         return False
 

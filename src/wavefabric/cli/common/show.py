@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from wavefabric.base.errors import visible
+from wavefabric.base.units import in_units
 from wavefabric.runtime.exchange.launch import environment
 
 if TYPE_CHECKING:
@@ -94,10 +95,7 @@ def pairs_table(lines: Iterable[tuple[str, str]]) -> "Table":
 
 def rate_text(rate: float) -> str:
     """Return ``rate`` (B/s) as text with a suitable unit."""
-    for unit, size in (("TB/s", 1e12), ("GB/s", 1e9), ("MB/s", 1e6)):
-        if rate >= size * 0.99995:  # rounded to 1 of this unit
-            return f"{rate / size:.4g} {unit}"
-    return f"{rate:.4g} B/s"
+    return in_units(rate, {"TB/s": 1e12, "GB/s": 1e9, "MB/s": 1e6, "B/s": 1.0}, 4)
 
 
 @contextlib.contextmanager

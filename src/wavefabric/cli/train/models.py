@@ -4,10 +4,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from wavefabric.base.units import amount, time_words
+from wavefabric.base.units import amount, binary_bytes, time_words
 from wavefabric.cli.common.options import Json, OutputOptions, argument, option, options
 from wavefabric.cli.common.show import conclude, rate_text, status_line, table
-from wavefabric.cli.train.table import bytes_words
 from wavefabric.runtime.device import get_device
 from wavefabric.training.gpu.device_file import save_device
 from wavefabric.training.gpu.device_model import DeviceModel
@@ -60,7 +59,7 @@ def _show(device: DeviceModel) -> Iterator[Any]:
             row.operator,
             row.arithmetic,
             amount(row.flops),
-            bytes_words(row.bytes),
+            binary_bytes(row.bytes, 3),
             time_words(row.seconds),
             f"{amount(row.flops / row.seconds)}FLOP/s" if row.flops else "-",
             rate_text(row.bytes / row.seconds),

@@ -9,7 +9,7 @@ from rich.cells import cell_len
 from rich.table import Table
 from rich.text import Text
 
-from wavefabric.base.units import amount, three_digits, time_words
+from wavefabric.base.units import amount, binary_bytes, significant, time_words
 from wavefabric.cli.common.show import console, pairs_table, rate_text, table
 from wavefabric.training.compare import Case
 from wavefabric.training.fabrics import gpu_bandwidth
@@ -121,9 +121,9 @@ def _lines(case: Case, memory: float) -> list[tuple[str, str]]:
         each = f"{rate(throughput / case.gpus)} a GPU; {workload.strategy.batch} samples per iteration"
         lines.append(("throughput", f"{rate(throughput)} samples/s ({each})"))
         arithmetic = workload.precision.arithmetic
-        peak = three_digits(workload.device.peak[arithmetic] / 1e12)
+        peak = significant(workload.device.peak[arithmetic] / 1e12)
         fraction = f"{iteration.model_flops_utilisation:.1%} of the {arithmetic} peak of {peak}"
-        flops = f"{three_digits(iteration.model_flops_per_second / 1e12)} TFLOP/s per GPU, {fraction}"
+        flops = f"{significant(iteration.model_flops_per_second / 1e12)} TFLOP/s per GPU, {fraction}"
         lines += [("model FLOP/s", flops), ("strategy", strategy_words(workload))]
     which = "in the least busy stage" if iteration.pipelined else "on the least busy"
     least = f", {time_words(float(compute.min()))} {which}" if compute.size > 1 else ""
@@ -138,7 +138,7 @@ def _lines(case: Case, memory: float) -> list[tuple[str, str]]:
         lines.append((name, f"{iteration.idle:.1%} of the iteration with free communication"))
     if workload is not None:
         need = largest_need(workload)
-        used = f"{three_digits(need.total / 1e9)} of {three_digits(memory / 1e9)} GB per GPU"
+        used = f"{significant(need.total / 1e9)} of {significant(memory / 1e9)} GB per GPU"
         lines.append(("memory", f"{used} ({need.parts})"))
     ring = f"x ring on an ideal switch of {rate_text(gpu_bandwidth(case.fabric))} a GPU"
     lines.append(("ratio", f"{case.ratio_to_ring:.3f} {ring}, which takes {time_words(case.ring.seconds)}"))
@@ -165,7 +165,7 @@ def strategy_words(workload: Workload) -> str:
     words += [f"ZeRO {strategy.zero}"] * (strategy.zero > 0)
     words += [word for key, word in _OPTIONS.items() if getattr(strategy, key)]
     if strategy.bucket:
-        words.append(f"buckets of {bytes_words(strategy.bucket)}")
+        words.append(f"buckets of {binary_bytes(strategy.bucket, 3)}")
     return "; ".join(words)
 
 
@@ -186,7 +186,7 @@ def _calls_table(result: dict[str, dict[str, Any]]) -> Table:
         calls, *sizes, algorithms = values.values()
         many = len(algorithms) > 1
         by = "; ".join(f"{name} ({count})" if many else name for name, count in algorithms.items())
-        rows.append((purpose, str(calls), *map(bytes_words, sizes), by))
+        rows.append((purpose, str(calls), *(binary_bytes(size, 3) for size in sizes), by))
     return table(headings, rows)
 
 
@@ -244,12 +244,4 @@ def _fit(made: Table, width: int) -> None:
 
 def rate(value: float) -> str:
     """Return a rate per second as text, without prefix below a million."""
-    return three_digits(value) if value < 999_999.5 else amount(value)
-
-
-def bytes_words(value: float) -> str:
-    """Return a number of bytes as text with a binary prefix: 1.25 GiB."""
-    for unit, power in (("TiB", 40), ("GiB", 30), ("MiB", 20), ("KiB", 10)):
-        if value >= 0.9995 * 2**power:
-            return f"{three_digits(value / 2**power)} {unit}"
-    return f"{three_digits(value)} B"
+    return significant(value) if value < 999_999.5 else amount(value)

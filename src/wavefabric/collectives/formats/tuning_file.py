@@ -67,9 +67,7 @@ def from_text(text: str) -> dict[str, Any]:
 
     `InputError`, in one line: the key, the value given, the allowed values.
     """
-    content = parse_json(text, "tuning")
-    if not isinstance(content, dict):
-        raise InputError("tuning: no JSON object given; allowed: one with format, version, ranks, tables")
+    content = parse_json(text, "tuning", allowed="one with format, version, ranks, tables")
     # Another format or version may have other keys.
     for key, value in (("format", FORMAT), ("version", VERSION)):
         if content.get(key) != value or type(content[key]) is not type(value):

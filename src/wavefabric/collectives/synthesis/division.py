@@ -18,7 +18,7 @@ from wavefabric.collectives.synthesis.deadline import OutOfTime, check, now
 from wavefabric.collectives.synthesis.problem import Links
 
 #: Largest number of trees per root for an exact division of the links, and the number otherwise.
-_MOST_EXACT, _OTHERWISE = 64, 8
+_MOST_EXACT, _OTHERWISE = 128, 8
 #: Relative round-off of the linear program, and of loads that count as whole numbers.
 _ROUND_OFF, _WHOLE = 1e-9, 1e-5
 #: Sum of the loads in the units of a maximum flow, which counts in 32 bits; relative round-off of a flow.
@@ -45,7 +45,7 @@ class Division:
 def divide(links: Links, weights: np.ndarray, until: float = inf) -> Division | None:
     """Divide links among pairs of ranks, for spanning trees from each root that take the shortest time.
 
-    ``weights``: chunks that each rank sends as a root, whole numbers. Roots get the fewest trees, up to 64
+    ``weights``: chunks that each rank sends as a root, whole numbers. Roots get the fewest trees, up to 128
     per unit of weight, that reach the shortest time, else 8. None if links do not connect the ranks.
     `OutOfTime` after ``until``, a time of `deadline.now`, or if no whole numbers of trees were found.
     """
@@ -79,22 +79,13 @@ class _Program:
     def __init__(self, links: Links, weights: np.ndarray, until: float):
         self._ranks, self._weights, self._until = links.ranks, weights.astype(float), until
         self.pairs = np.array(links.usable, np.int64).reshape(-1, 2)
-        number = {pair: i for i, pair in enumerate(links.usable)}
-        groups = [([number[e] for e in group if e in number], most) for group, most in links.groups]
-        limits = np.full(len(number), inf)  # by the groups of a pair
-        for members, most in groups:
-            limits[members] = np.minimum(limits[members], most)
-        alone = [
-            ([i], links.capacity[pair]) for pair, i in number.items() if links.capacity[pair] < limits[i]
-        ]
-        resources = alone + [group for group in groups if group[0]]
-        self._capacities = [most for _, most in resources]
+        uses, self._capacities = links.resources()
         self.unit = max(self._capacities, default=1)
         self._limits = np.array(self._capacities, float) / self.unit
-        uses = [(row, i) for row, (members, _) in enumerate(resources) for i in members]
-        rows, columns = np.array(uses, np.int64).reshape(-1, 2).T
-        shape = len(resources), len(number)
-        self._use = csr_array((np.ones(len(uses)), (rows, columns)), shape=shape)
+        over = [(row, i) for i, pair in enumerate(links.usable) for row in uses[pair]]
+        rows, columns = np.array(over, np.int64).reshape(-1, 2).T
+        shape = len(self._capacities), len(links.usable)
+        self._use = csr_array((np.ones(len(over)), (rows, columns)), shape=shape)
         self._sets: dict[bytes, np.ndarray] = {}
         for rank in range(links.ranks):
             single = np.arange(links.ranks) == rank

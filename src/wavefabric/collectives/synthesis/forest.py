@@ -5,7 +5,7 @@ over any path. This module keeps each pair's fixed route, as machines do, and di
 """
 
 from bisect import bisect_left
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import product
@@ -23,25 +23,26 @@ from wavefabric.collectives.synthesis.demand import Demand, task
 from wavefabric.collectives.synthesis.division import divide
 from wavefabric.collectives.synthesis.problem import Edge, Links
 from wavefabric.collectives.synthesis.search import Solution
+from wavefabric.collectives.synthesis.tree_rounds import EqualTrees, TreeRounds, tree_rounds
 from wavefabric.collectives.synthesis.write import ScheduleWriter
 
+#: Part of the trees of a pair, and of a root, that one level may use before other pairs have had their turn.
+_OF_PAIR, _OF_ROOT = 0.1, 0.5
 
-@dataclass
-class EqualTrees:
-    """A group of ``count`` equal trees, from number ``first`` on, of the ``all`` spanning trees of ``root``.
 
-    ``reached``: from each rank that these trees reach to its parent and its depth.
+_APART = "links: they do not join the ranks; allowed: links that do"
+
+
+@dataclass(frozen=True)
+class Forest:
+    """Holds spanning trees over ``links`` from every root.
+
+    ``rounds``: in which links carry all data over the trees if all data were one chunk.
     """
 
-    root: int
-    all: int
-    first: int
-    count: int
-    reached: dict[int, tuple[int, int]]
-
-
-#: Trees, and the time in rounds in which links carry all data over the trees if all data were one chunk.
-Forest = tuple[list[EqualTrees], Fraction]
+    trees: list[EqualTrees]
+    rounds: Fraction
+    links: Links
 
 
 def forests(
@@ -52,9 +53,9 @@ def forests(
     A forest has spanning trees from every root, and the time that links take for it. A root of c chunks gets
     ``trees`` c/g trees, where g is the greatest common divisor of all c. Pairs of ranks get whole trees in
     turn, and links carry a forest in the fewest rounds for which these suffice; with ``trees`` None `divide`
-    finds the numbers, and the time is the shortest of any trees. A forest is empty if its time exceeds
-    ``most``. `OutOfTime` after ``until``; `InputError` if chunks go to some ranks only, or links do not
-    connect all ranks.
+    finds the numbers, and the time is the shortest of any trees; with 0 each has the fewest hops. A forest is
+    empty if its time exceeds ``most``. `OutOfTime` after ``until``; `InputError` if chunks go to some ranks
+    only, or links do not connect all ranks.
     """
     todo, stop, back = task(layout), Deadline(until, 1), links.reversed()
     mirrored = back.capacity == links.capacity and {*back.groups} == {*links.groups}
@@ -62,15 +63,32 @@ def forests(
     return [_forest(demand, over, trees, stop, most) for demand, over in parts if demand is not None]
 
 
-def forest_schedule(layout: Layout, made: list[Forest]) -> Schedule:
-    """Return the verified schedule of ``layout``, for any number of pieces, over its `forests` ``made``."""
+def forest_rounds(forests: list[Forest], chunks: int, pace: float, shortest: float = 1.0) -> list[TreeRounds]:
+    """Return the rounds of each forest for ``chunks`` chunks of all roots; for the rest see `tree_rounds`."""
+    result = []
+    for each in forests:
+        length = chunks / sum(tree.count for tree in each.trees)
+        of_roots = {tree.root: round(tree.all * length) for tree in each.trees}
+        result.append(tree_rounds(each.trees, each.links, of_roots, pace, shortest))
+    return result
+
+
+def forest_schedule(layout: Layout, rounds: list[TreeRounds]) -> Schedule:
+    """Return the verified schedule of ``layout`` in the rounds that `forest_rounds` gives for its chunks."""
     todo = task(layout)
     writer = ScheduleWriter(todo)
     if todo.sums is not None:
-        sums = _pipelined(made[0][0], todo.sums)
-        writer.sums(sums.reversed().moves)
-    writer.copies(() if todo.copies is None else _pipelined(made[-1][0], todo.copies).moves)
+        writer.sums(Solution(rounds[0].moves(_of_roots(todo.sums)), "trees").reversed().moves)
+    writer.copies(() if todo.copies is None else rounds[-1].moves(_of_roots(todo.copies)))
     return writer.schedule()
+
+
+def _of_roots(demand: Demand) -> dict[int, list[int]]:
+    """Return the numbers of the chunks that each root has."""
+    numbers = defaultdict(list)
+    for number, chunk in enumerate(demand.chunks):
+        numbers[min(chunk.have)].append(number)
+    return numbers
 
 
 def _forest(demand: Demand, links: Links, trees: int | None, stop: Deadline, most: float) -> Forest:
@@ -78,17 +96,40 @@ def _forest(demand: Demand, links: Links, trees: int | None, stop: Deadline, mos
     if any(len(chunk.have) != 1 or len(chunk.need) != n - 1 for chunk in demand.chunks):
         raise InputError("layout: chunks for some ranks; allowed: chunks from one rank to all others")
     weights = np.array([chunks[r] for r in range(n)], np.int32) // gcd(*chunks.values())
+    if trees == 0:
+        grown, rounds = _shallow(weights, links, stop)
+        in_all = rounds / int(weights.sum())
+        return Forest(grown if in_all <= most else [], in_all, links)
     if trees is None:
         division = divide(links, weights, stop.at)
         if division is None:
-            raise InputError("links: they do not join the ranks; allowed: links that do")
+            raise InputError(_APART)
         tree_counts, table = weights * division.trees, division.carried
         in_all = division.rounds / int(weights.sum())
     else:
         tree_counts = weights * trees
         rounds, table = _even_division(links, tree_counts, trees, stop)
         in_all = rounds / int(tree_counts.sum())
-    return _pack(table, tree_counts, stop) if in_all <= most else [], in_all
+    return Forest(_pack(table, tree_counts, stop) if in_all <= most else [], in_all, links)
+
+
+def _shallow(weights: np.ndarray, links: Links, stop: Deadline) -> tuple[list[EqualTrees], Fraction]:
+    """Return trees of the fewest hops, each over the links that carry least so far, and the rounds needed."""
+    n, (uses, capacities) = links.ranks, links.resources()
+    trees = [EqualTrees(r, int(w), 0, int(w), {r: (r, 0)}) for r, w in enumerate(weights) if w]
+    load = [0] * len(capacities)
+    for level, ahead, tree in product(range(n - 1), _strides(n), trees):
+        stop.check()
+        y = (tree.root + ahead) % n
+        able = [x for x, (_, depth) in tree.reached.items() if depth == level and (x, y) in uses]
+        if y not in tree.reached and able:
+            x = min(able, key=lambda x: max((load[i] + tree.count) / capacities[i] for i in uses[x, y]))
+            tree.reached[y] = x, level + 1
+            for i in uses[x, y]:
+                load[i] += tree.count
+    if any(len(tree.reached) < n for tree in trees):
+        raise InputError(_APART)
+    return trees, max(map(Fraction, load, capacities), default=Fraction(0))
 
 
 def _even_division(
@@ -112,7 +153,7 @@ def _even_division(
 
     high = next((r for i in range(64) if carries(r := Fraction(trees << i, max(capacities)))), None)
     if high is None:
-        raise InputError("links: they do not join the ranks; allowed: links that do")
+        raise InputError(_APART)
     steps = (Fraction(i, c) for c in capacities if high * c < 1e5 for i in range(int(high * c) + 1))
     tried = sorted({high, *steps})
     rounds = tried[bisect_left(tried, True, key=carries)]
@@ -156,13 +197,15 @@ def _pack(carried: np.ndarray, wanted: np.ndarray, stop: Deadline) -> list[Equal
     n, left = len(carried), carried.copy()
     trees = [EqualTrees(r, int(wanted[r]), 0, int(wanted[r]), {r: (r, 0)}) for r in range(n) if wanted[r]]
     direct = (carried + np.diag(wanted) >= wanted[:, None]).all()
-    for level, ahead in product(range(n - 1), _strides(n)):
+    for level, part in product(range(n - 1), (1.0,) if direct or wanted.max() == 1 else (_OF_PAIR, 1.0)):
         if min(len(tree.reached) for tree in trees) == n:
             break
-        for tree in trees:  # the list grows in the loop
+        # If pairs serve edges of several depths, all links are busy from the first round to the last.
+        quota = np.minimum(left, np.maximum(np.ceil(left * part), _OF_ROOT * wanted.max()).astype(np.int64))
+        for ahead, tree in ((ahead, tree) for ahead in _strides(n) for tree in trees):  # trees are added
             for x in [rank for rank, (_, depth) in tree.reached.items() if depth == level]:
                 y = (x + ahead) % n
-                able = 0 if y in tree.reached else min(int(left[x, y]), tree.count)
+                able = 0 if y in tree.reached else min(int(quota[x, y]), tree.count)
                 if able and not direct:
                     stop.check()
                     able = min(able, _spare(left, trees, tree, x, y))
@@ -172,6 +215,7 @@ def _pack(carried: np.ndarray, wanted: np.ndarray, stop: Deadline) -> list[Equal
                         trees.append(replace(rest, reached=dict(tree.reached)))
                     tree.count, tree.reached[y] = able, (x, level + 1)
                     left[x, y] -= able
+                    quota[x, y] -= able
     return trees
 
 
@@ -189,14 +233,3 @@ def _spare(left: np.ndarray, trees: list[EqualTrees], tree: EqualTrees, x: int, 
         table[x, i] = other.count
         table[i, list(other.reached)] = 2**30  # no limit
     return int(maximum_flow(csr_array(table), x, y).flow_value) - sum(each.count for each in others)
-
-
-def _pipelined(trees: list[EqualTrees], demand: Demand) -> Solution:
-    """Return a solution that sends each root's chunks over its trees, one after another on each tree."""
-    moves = []
-    for tree in trees:
-        mine = [number for number, chunk in enumerate(demand.chunks) if tree.root in chunk.have]
-        begin, end = (len(mine) * at // tree.all for at in (tree.first, tree.first + tree.count))
-        for i, number in enumerate(mine[begin:end]):
-            moves += [(i // tree.count + d - 1, number, x, y) for y, (x, d) in tree.reached.items() if d]
-    return Solution(sorted(moves), "trees")

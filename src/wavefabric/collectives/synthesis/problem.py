@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
+from math import inf
 
 from wavefabric.base.arguments import whole
 from wavefabric.base.errors import InputError, ensure
@@ -112,6 +113,24 @@ class Links:
     def usable(self) -> list[Edge]:
         """Return the links with a capacity above 0."""
         return [link for link, chunks in self.capacity.items() if chunks]
+
+    def resources(self) -> tuple[dict[Edge, list[int]], list[int]]:
+        """Return the numbers of the resources that each usable link takes, and the capacity of each resource.
+
+        A resource is a group, or a link whose capacity is below those of its groups.
+        """
+        uses: dict[Edge, list[int]] = {link: [] for link in self.usable}
+        capacities = []
+        for links, most in self.groups:
+            members = [link for link in links if link in uses]
+            for link in members:
+                uses[link].append(len(capacities))
+            capacities += [most] * bool(members)
+        for link, over in uses.items():
+            if self.capacity[link] < min((capacities[i] for i in over), default=inf):
+                over.append(len(capacities))
+                capacities.append(self.capacity[link])
+        return uses, capacities
 
     def reversed(self) -> "Links":
         """Return the same topology with every link reversed."""

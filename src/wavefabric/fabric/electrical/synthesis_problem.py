@@ -21,15 +21,21 @@ def direct_links(fabric: Fabric) -> Links | None:
 
     Their bandwidths are whole chunks per round: 1 on the slowest link, rounded down on the others.
     """
+    width = direct_bandwidths(fabric)
+    if (distances(fabric.ranks, width) >= FAR).any():
+        return None
+    least = min(width.values(), default=1.0)
+    return Links(fabric.ranks, {pair: max(1, int(w / least + 1e-9)) for pair, w in width.items()})
+
+
+def direct_bandwidths(fabric: Fabric) -> dict[tuple[int, int], float]:
+    """Return the bandwidth in B/s of all links together that lead from one GPU to another."""
     number = {name: r for r, name in enumerate(fabric.gpus)}
     width: dict[tuple[int, int], float] = defaultdict(float)
     for link in fabric.links:
         if link.source in number and link.target in number:
             width[number[link.source], number[link.target]] += link.bandwidth
-    if (distances(fabric.ranks, width) >= FAR).any():
-        return None
-    least = min(width.values(), default=1.0)
-    return Links(fabric.ranks, {pair: max(1, int(w / least + 1e-9)) for pair, w in width.items()})
+    return width
 
 
 def routed_links(fabric: Fabric, unit: float | None = None) -> Links:

@@ -11,7 +11,7 @@ from wavefabric.base.units import time_words
 from wavefabric.collectives.candidates import Choice
 from wavefabric.collectives.plans.plan import compile_plan, protocols_for
 from wavefabric.fabric import AnyFabric, PhotonicFabric
-from wavefabric.fabric.candidates import candidates_on
+from wavefabric.fabric.candidates import candidates_on, node_grid, on_rails
 from wavefabric.fabric.cost_models.bus_bandwidth import operation_bandwidths
 from wavefabric.fabric.cost_models.cost import cost, model_for
 from wavefabric.fabric.cost_models.kernel import plan_seconds
@@ -131,9 +131,9 @@ def _rows(fabric: Fabric, table: NcclTestsTable, model: str, algorithms: Sequenc
     possible = NCCL_ALGORITHMS[table.collective]
     choices("algorithms", algorithms, possible)
     every = candidates_on(fabric, table.collective, range(table.ranks), pieces=_PIECES)
-    wanted = [each for each in every.choices if each.algorithm in (algorithms or possible)]
-    on_nodes = {each.algorithm for each in wanted if each.grid}  # NCCL then has no ring through one adapter
-    wanted = [each for each in wanted if each.grid or each.algorithm not in on_nodes]
+    wanted = (each for each in every.choices if each.algorithm in (algorithms or possible))
+    rails = on_rails(wanted, node_grid(fabric, range(table.ranks)))
+    wanted = [each for each in rails if each in every.choices]
     refusals = "; ".join(every.left_out[each] for each in algorithms if each in every.left_out)
     ensure(wanted, "algorithms", refusals, f"others of {', '.join(possible)}")
     predictions: dict[Choice, Callable[[float, Fabric], float]] = {}

@@ -4,14 +4,13 @@ The integrators themselves say which operators a step calls; `RankOperators` def
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any
 
 from wavefabric.collectives import Schedule, direct_all_gather
-from wavefabric.fabric.planner.exchange_times import ExchangeTimes, host_launch
-from wavefabric.fabric.planner.rates import SolverRates
-from wavefabric.fabric.planner.timeline import StepTimeline, StepTimes, steady_step
+from wavefabric.fabric.planner.step import SolverStep
+from wavefabric.fabric.planner.timeline import StepTimeline
 from wavefabric.optics.fibre.fibre import Fibre
 from wavefabric.optics.propagation.integrators import INTEGRATORS
 from wavefabric.optics.propagation.operators import RK4IP_LAST, RK4IP_MIDDLE, ROTATE, ROTATE_RK4
@@ -75,29 +74,22 @@ def operations(integrator: str) -> tuple[str, ...]:
     return tuple(operators.calls)
 
 
+def kerr_coupling(fibre: Fibre, ranks: RankModes, form: str) -> PhaseGroupCoupling:
+    """Return the Kerr coupling of the first rank: dense or factored, or one rank's in any of `KERR_FORMS`."""
+    if ranks.ranks == 1:
+        return phase_group_coupling(fibre.kappa_rows(), fibre.gamma, form)
+    return rank_phase_group_coupling(fibre, ranks, form)
+
+
 @dataclass(frozen=True)
-class FibreStep:
+class FibreStep(SolverStep):
     """Predicts the time of a step of ``integrator``, ``samples`` per row, on the rank with the most modes."""
 
-    fibre: Fibre
+    coupling: PhaseGroupCoupling
     samples: int
     integrator: str
-    precision: str
-    rates: SolverRates
     ranks: RankModes
-    #: Form of the Kerr coupling: dense or factored; with one rank any form of `phase_group_coupling`.
-    form: str = "auto"
-    exchange: ExchangeTimes | None = None
     chunks: int | None = None
-    _seconds: dict[int, float] = field(default_factory=dict, init=False, compare=False, repr=False)
-
-    def times(self) -> StepTimes:
-        """Return the time of a step, divided into computation, packing and exposed exchange."""
-        return steady_step(self._step, host_launch(self.exchange, self.rates))
-
-    def by(self, exchange: ExchangeTimes | None) -> "FibreStep":
-        """Return the same step with another ``exchange``; None for a single rank."""
-        return replace(self, exchange=exchange)
 
     @property
     def rows(self) -> int:
@@ -107,17 +99,6 @@ class FibreStep:
     @property
     def numbers(self) -> int:
         return self.rows * self.samples
-
-    @cached_property
-    def coupling(self) -> PhaseGroupCoupling:
-        if self.ranks.ranks == 1:
-            return phase_group_coupling(self.fibre.kappa_rows(), self.fibre.gamma, self.form)
-        return rank_phase_group_coupling(self.fibre, self.ranks, self.form, "auto")
-
-    @property
-    def item(self) -> int:
-        """Return the bytes per value of power."""
-        return 4 if self.precision == "single" else 8
 
     @cached_property
     def pieces(self) -> list[int]:
@@ -133,13 +114,11 @@ class FibreStep:
     def _all_gather(self, samples: int) -> Schedule:
         return direct_all_gather([groups * samples for groups in self.coupling.parts])
 
-    @property
-    def bytes_sent(self) -> float:
-        """Return the bytes per step sent by the rank with the most phase groups."""
-        exchanges = sum(_EXCHANGES.get(name, 0) for name in operations(self.integrator))
-        return exchanges * (self.ranks.ranks - 1) * max(self.coupling.parts) * self.samples * self.item
+    @cached_property
+    def sent(self) -> float:
+        return (self.ranks.ranks - 1) * max(self.coupling.parts)
 
-    def _step(self, t: StepTimeline) -> None:
+    def add_to(self, t: StepTimeline) -> None:
         for name in operations(self.integrator):
             if name == _LINEAR:
                 t.work(self.rates.linear(self.precision, self.samples, self.rows))
@@ -204,8 +183,10 @@ class FibreStep:
 
     def _start(self, t: StepTimeline, name: str, samples: int) -> None:
         assert self.exchange is not None
-        if samples not in self._seconds:
-            self._seconds[samples] = self.exchange.seconds(self._all_gather(samples), self.item)
         parts, others = self.coupling.parts, self.ranks.ranks - 2
         moved = (sum(parts) + others * max(parts)) * samples * self.item
-        t.start(name, self._seconds[samples], self.rates.copy(self.exchange.passes * moved))
+        t.exchange(name, samples, self.rates.copy(self.exchange.passes * moved))
+
+    def exchange_seconds(self, size: float) -> float:
+        assert self.exchange is not None
+        return self.exchange.seconds(self._all_gather(int(size)), self.item)

@@ -12,7 +12,6 @@ from typing import Any
 from wavefabric.acoustics.fused.fused_cuda import FusedCudaStages
 from wavefabric.acoustics.fused.fused_layout import FusedLayout
 from wavefabric.acoustics.fused.plane_layout import PlaneLayout
-from wavefabric.acoustics.parallel.fused_layouts import FusedGlobalLayout
 from wavefabric.acoustics.solver.step import Step
 
 #: A function that receives the name of a kernel and the number of its runs over the whole grid.
@@ -90,45 +89,3 @@ def kernel_runs(laplacians: int, flat: bool = False) -> Mapping[str, float]:
 
     advance((_Plane if flat else _WholeGrid)(launch), laplacians)
     return MappingProxyType(runs)
-
-
-class _Overlaps(_WholeGrid):
-    """Counts the fields whose overlaps (halos) a step exchanges."""
-
-    def __init__(self) -> None:
-        super().__init__(lambda *_: None)
-        self.count = 0
-
-    def start_exchange(self, fields: list, spectra: list) -> None:
-        self.count += len(spectra)
-
-
-class _Transposes(FusedGlobalLayout):
-    """Counts the transposes of spectra in a step; there and back count as two."""
-
-    def __init__(self) -> None:
-        without_fields(self, lambda *_: None)
-        self._columns, self.count = self.spectra, 0
-
-    def _send_planes(self, number: int, along_y: bool) -> None:
-        self.count += 1
-
-    def _send_columns(self, number: int) -> None:
-        self.count += 1
-
-    def _receive(self, number: int, planes: bool) -> None:
-        """Do nothing."""
-
-
-@cache
-def fields_exchanged(laplacians: int) -> int:
-    """Return the number of fields whose overlaps a 3-D step with local Fourier bases exchanges."""
-    advance(layout := _Overlaps(), laplacians)
-    return layout.count
-
-
-@cache
-def transposes(laplacians: int) -> int:
-    """Return the number of transposes in a 3-D step with one Fourier basis; there and back count as two."""
-    advance(layout := _Transposes(), laplacians)
-    return layout.count

@@ -14,10 +14,9 @@ from wavefabric.fabric.cost_models.cost import AnyFabric
 from wavefabric.fabric.electrical.fabric import Fabric
 from wavefabric.fabric.io.tables import make_table
 from wavefabric.fabric.planner.exchange_times import CARRIERS, SIGNALS, ExchangeTimes
-from wavefabric.fabric.planner.fibre_step import FibreStep
 from wavefabric.fabric.planner.rates import SolverRates
+from wavefabric.fabric.planner.step import SolverStep
 from wavefabric.fabric.planner.timeline import StepTimes
-from wavefabric.fabric.planner.ultrasound_step import UltrasoundStep
 
 #: Options of a run that a plan file may contain, with a regular expression of allowed values.
 _OPTIONS = {
@@ -214,7 +213,7 @@ class Job(NamedTuple):
     """Describes a way to split a simulation: time step, options of the run, bytes per GPU, expected error."""
 
     words: str
-    step: UltrasoundStep | FibreStep
+    step: SolverStep
     options: dict[str, Any]
     #: Returns the bytes per GPU; the argument is whether kernels store in other GPUs' memory.
     needed: Callable[[bool], int]

@@ -18,7 +18,7 @@ from wavefabric.acoustics.solver.formulas import disperses
 from wavefabric.acoustics.solver.stages import PlainStages
 from wavefabric.base.errors import InputError, choice
 from wavefabric.fabric.cost_models.cost import AnyFabric
-from wavefabric.fabric.planner.fibre_step import FibreStep
+from wavefabric.fabric.planner.fibre_step import FibreStep, kerr_coupling
 from wavefabric.fabric.planner.overlap_error import overlap_error
 from wavefabric.fabric.planner.plan import Job, RunPlan, candidates_of, carriers, check_ranks
 from wavefabric.fabric.planner.rates import SolverRates, load_rates
@@ -83,8 +83,8 @@ def plan_ultrasound(
         stages, _ = stages_form(rates, problem, dtype, cut)
         whole = rates.name == "cpu" and problem.dimensions < 3  # timed as whole-array transforms
         plain = issubclass(stages, PlainStages) or whole or problem.axisymmetric
-        how = options.precision, "plain" if plain else "fused", rates
-        step = UltrasoundStep(cut, medium, *how, recorded=recorded)
+        how = {"precision": options.precision, "rates": rates}
+        step = UltrasoundStep(cut, medium, "plain" if plain else "fused", recorded, **how)
         own: dict[str, Any] = {"decomposition": cut.options.kind, "grid": "x".join(map(str, cut.grid))}
         if cut.options.kind == "local":
             own |= {"overlap": cut.options.overlap, "bell": cut.options.bell}
@@ -189,12 +189,13 @@ def plan_fibre(
 
 def _fibre_job(run: FibreRun, rates: SolverRates, modes: RankModes, form: str) -> Job:
     """Return the job for one ``form`` of the exchanged powers or, with a single GPU, of the Kerr effect."""
-    propagation, setting = run.propagation, (run.fibre, run.samples)
-    how = propagation.integrator, propagation.precision, rates
-    step = FibreStep(*setting, *how, modes, form, None, propagation.chunks)
+    propagation, fibre = run.propagation, run.fibre
+    how = propagation.integrator, modes, propagation.chunks
+    coupling = kerr_coupling(fibre, modes, form)
+    step = FibreStep(coupling, run.samples, *how, precision=propagation.precision, rates=rates)
     if modes.ranks > 1:
         propagation = replace(propagation, exchange=form)
-    needed = partial(memory_needed, *setting, propagation, cast(Any, rates), modes)
+    needed = partial(memory_needed, fibre, run.samples, propagation, cast(Any, rates), modes)
     return Job(form, step, {"exchange": form}, needed)
 
 

@@ -254,9 +254,7 @@ def load_rates(text: str | Path) -> SolverRates:
     with naming(path):
         if path.suffix == ".toml":
             return _scaled(checked(ScaledTable, parse_toml(content, "device")))
-        parsed = parse_json(content, "device")
-        if not isinstance(parsed, dict):
-            raise InputError("device: no JSON object; allowed: that of wavefabric bench solver-rates")
+        parsed = parse_json(content, "device", allowed="that of wavefabric bench solver-rates")
         tables = checked(RatesTable, parsed)
     machine = tables.machine
     cpu, threads = machine.get("device") == "cpu", machine.get("threads")

@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Annotated
 
 from pydantic import Field
@@ -26,9 +27,11 @@ class StepTimes:
 class StepTimeline:
     """Adds up the work of a GPU in order; exchanges run one after another and overlap the work."""
 
-    def __init__(self, host: float = 0.0):
+    def __init__(self, host: float = 0.0, seconds: Callable[[float], float] = float):
         #: Seconds that the host needs to launch a kernel; 0 if it launches whole steps.
         self._host = host
+        #: Returns the seconds of the step's exchange, given its size (`exchange`).
+        self._seconds = seconds
         self._now = self._wire = self._launched = 0.0
         #: Seconds by which pending exchanges still slow down the work, as both use the GPU's memory.
         self._memory = 0.0
@@ -44,6 +47,10 @@ class StepTimeline:
             self._spent["exposed"] += waits + slowed
             self._now += waits + seconds + slowed
             self._spent[kind] += seconds
+
+    def exchange(self, name: str, size: float, memory: float = 0.0) -> None:
+        """Start the exchange that the step repeats, of ``size`` fields or samples; see `start`."""
+        self.start(name, self._seconds(size), memory)
 
     def start(self, name: str, seconds: float, memory: float = 0.0) -> None:
         """Start an exchange, whose transfer begins once its data are ready and the previous one has ended.
@@ -81,12 +88,33 @@ class StepTimeline:
         return StepTimes(self._now, *each)
 
 
-def steady_step(step: Callable[[StepTimeline], None], host: float = 0.0) -> StepTimes:
+class StepEvents(StepTimeline):
+    """Records in order what begins or ends in a step, its name, and its seconds or its size."""
+
+    def __init__(self) -> None:
+        #: ("work", kind of work, seconds), ("exchange", name, size) or ("finish", name, 0).
+        self.events: list[tuple[str, str, float]] = []
+
+    def work(self, seconds: float, kind: str = "compute", launches: int = 1) -> None:
+        if seconds > 0:
+            self.events.append(("work", kind, seconds))
+
+    def exchange(self, name: str, size: float, memory: float = 0.0) -> None:
+        self.events.append(("exchange", name, size))
+
+    def finish(self, name: str, overhead: float = 0.0) -> None:
+        self.events.append(("finish", name, 0.0))
+
+
+def steady_step(
+    step: Callable[[StepTimeline], None], host: float = 0.0, seconds: Callable[[float], float] = float
+) -> StepTimes:
     """Return the times of one step in a long run, in which exchanges may extend into the next step.
 
-    ``step`` adds its work to a timeline; ``host``: seconds that the host needs to launch a kernel.
+    ``step`` adds its work to a timeline; ``host``: seconds that the host needs to launch a kernel;
+    ``seconds``: returns the seconds of `StepTimeline.exchange`, given its size.
     """
-    timeline = StepTimeline(host)
+    timeline = StepTimeline(host, cache(seconds))
     for _ in range(3):
         step(timeline)
     before = timeline.spent()

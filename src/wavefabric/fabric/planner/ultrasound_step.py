@@ -5,7 +5,7 @@ The solver's own stages give the order of kernels and exchanges (`modelled_stage
 """
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from typing import Any
@@ -16,22 +16,18 @@ from wavefabric.acoustics.decomposition.decompose import Partition, halo_message
 from wavefabric.acoustics.decomposition.subdomain import Subdomain
 from wavefabric.acoustics.fused.fused_layout import FusedLayout
 from wavefabric.acoustics.parallel.fused_layouts import FusedGlobalLayout
-from wavefabric.collectives import Schedule
-from wavefabric.collectives.structure import transfer_elements
-from wavefabric.fabric.planner.exchange_times import ExchangeTimes, host_launch
+from wavefabric.collectives import Schedule, point_to_point
+from wavefabric.fabric.planner.exchange_times import ExchangeTimes
 from wavefabric.fabric.planner.modelled_stages import (
     ModelledKernels,
     advance,
-    fields_exchanged,
     kernel_runs,
-    transposes,
     without_fields,
 )
-from wavefabric.fabric.planner.rates import SolverRates
-from wavefabric.fabric.planner.timeline import StepTimeline, StepTimes, steady_step
-from wavefabric.runtime.exchange.halos_transposes import message_schedule
-from wavefabric.runtime.spectral.axis_fft import transformed_points
-from wavefabric.runtime.spectral.distributed import boxes, transpose_messages
+from wavefabric.fabric.planner.step import SolverStep
+from wavefabric.fabric.planner.timeline import StepTimeline
+from wavefabric.runtime.spectral.axis_fft import row_points, transformed_points
+from wavefabric.runtime.spectral.distributed import Box, boxes
 
 #: Fraction of the rate of stores in other GPUs' memory that a transpose reaches: 310 of 368 GB/s, measured
 #: on two H200s.
@@ -42,17 +38,36 @@ _LEAST_KERNEL, _SENSOR = 3e-6, 35e-6
 _TRANSFORMS, _FLAT_TRANSFORMS = 10, 7
 
 
-def busiest_exchange(partition: Partition) -> Schedule:
-    """Return the schedule of the exchange that ranks of a decomposed grid perform most often.
+def exchanges(partition: Partition) -> list[np.ndarray]:
+    """Return the messages that ranks of a decomposed grid exchange most often, one array per exchange.
 
-    With local Fourier bases it fills all overlaps of one field; with a global basis it makes the transposes
-    of one transform.
+    With local Fourier bases one exchange fills all overlaps of a field; with a global basis the exchanges are
+    the one or two transposes of a transform. Rows are source, destination and points, shape (messages, 3).
     """
     if partition.options.kind == "local":
-        return message_schedule(partition.ranks, halo_messages(partition))
+        messages = [(m.src, m.dst, m.points) for m in halo_messages(partition) if m.src != m.dst]
+        return [np.array(messages, np.int64).reshape(-1, 3)]
     _, *layouts = boxes(partition.shape, partition.grid)
-    messages = [m for a, b in pairwise(layouts) if a != b for m in transpose_messages(a, b)]
-    return message_schedule(partition.ranks, messages)
+    return [_transpose(a, b) for a, b in pairwise(layouts) if a != b] or [np.zeros((0, 3), np.int64)]
+
+
+def _transpose(before: list[Box], after: list[Box]) -> np.ndarray:
+    """Return the messages of a transpose: rank r has box ``before[r]`` of a field, and then ``after[r]``."""
+    a, b = np.array(before), np.array(after)  # shape (ranks, axes, 2): first point, last point + 1
+    points = np.ones((len(a), len(b)), np.int64)
+    for axis in range(3):
+        common = np.minimum.outer(a[:, axis, 1], b[:, axis, 1])
+        common -= np.maximum.outer(a[:, axis, 0], b[:, axis, 0])
+        points *= np.maximum(common, 0, out=common)
+    np.fill_diagonal(points, 0)
+    src, dst = np.nonzero(points)
+    return np.stack([src, dst, points[src, dst]], axis=1)
+
+
+def busiest_exchange(partition: Partition) -> Schedule:
+    """Return all `exchanges` of a decomposed grid as the messages of one schedule."""
+    messages = np.concatenate(exchanges(partition)).tolist()
+    return point_to_point("regions", partition.ranks, map(tuple, messages))
 
 
 @dataclass(frozen=True)
@@ -66,24 +81,14 @@ class StepMedium:
 
 
 @dataclass(frozen=True)
-class UltrasoundStep:
+class UltrasoundStep(SolverStep):
     """Predicts the time of a step of a decomposed grid, ``stages`` fused or plain, on the busiest rank."""
 
     partition: Partition
     medium: StepMedium
-    precision: str
     stages: str
-    rates: SolverRates
-    exchange: ExchangeTimes | None = None
     #: Number of statistics recorded for all points, and whether there is a sensor.
     recorded: tuple[int, bool] = (0, False)
-    #: Cached times of `schedule` in s, by the number of real fields sent together.
-    _seconds: dict[float, float] = field(default_factory=dict, init=False, compare=False, repr=False)
-
-    @property
-    def item(self) -> int:
-        """Return the bytes per real number."""
-        return 4 if self.precision == "single" else 8
 
     @cached_property
     def _busiest(self) -> Subdomain:
@@ -98,21 +103,16 @@ class UltrasoundStep:
     def points(self) -> int:
         return math.prod(self.size)
 
-    def times(self) -> StepTimes:
-        """Return the time of a step, divided into computation, packing and exposed exchange."""
-        local, plain = self.partition.options.kind == "local", self.stages == "plain"
-        if local:
-            program = self._plain_local if plain else self._fused
+    def add_to(self, t: StepTimeline) -> None:
+        if self.exchange is None:
+            t.work(self._whole_step())
+        elif self.stages == "fused":
+            self._fused(t)
         else:
-            program = self._plain_global if plain else self._fused
-
-        def step(t: StepTimeline) -> None:
-            program(t) if self.exchange else t.work(self._whole_step())
-            fields, sensor = self.recorded
-            t.work(fields * self.rates.copy(3 * self.points * self.item))
-            t.work(_SENSOR if sensor and self.rates.name != "cpu" else 0.0)
-
-        return steady_step(step, host_launch(self.exchange, self.rates))
+            (self._plain_local if self.partition.options.kind == "local" else self._plain_global)(t)
+        fields, sensor = self.recorded
+        t.work(fields * self.rates.copy(3 * self.points * self.item))
+        t.work(_SENSOR if sensor and self.rates.name != "cpu" else 0.0)
 
     # --- Kernels and schedules -------------------------------------------------------------------------
 
@@ -123,8 +123,8 @@ class UltrasoundStep:
         """
         plain = name == "x_density" and not self.medium.laplacians
         form = "homogeneous" if plain else self.medium.form
-        n = self._axes["xyz".index(name[0])] // (2 if name[0] == "x" else 1)
-        count *= transformed_points(n) / n
+        n, along_x = self._axes["xyz".index(name[0])], name[0] == "x"
+        count *= row_points(n) / (n / 2) if along_x else transformed_points(n) / n
         return count * self.points * self.rates.kernel(name, self.precision, form, self._axes, self.points)
 
     @cached_property
@@ -140,25 +140,25 @@ class UltrasoundStep:
 
     @cached_property
     def schedule(self) -> Schedule:
-        """Return the schedule of `busiest_exchange`."""
+        """Return all `exchanges` as one schedule."""
         return busiest_exchange(self.partition)
 
     @cached_property
-    def _sent(self) -> float:
+    def sent(self) -> float:
         """Return the number of elements that the busiest rank sends in one exchange by `schedule`."""
-        sent = np.bincount(self.schedule.transfers["src"], transfer_elements(self.schedule))
-        return float(sent.max(initial=0))
+        src, _, points = np.concatenate(exchanges(self.partition)).T
+        return float(np.bincount(src, points).max(initial=0))
 
     def by(self, exchange: ExchangeTimes | None) -> "UltrasoundStep":
         """Return the same step with another ``exchange``; the schedule is computed only once."""
         step = replace(self, exchange=exchange)
         if self.partition.ranks > 1:
-            vars(step).update(schedule=self.schedule, _sent=self._sent)
+            vars(step).update(schedule=self.schedule, sent=self.sent)
         return step
 
     def _pack(self, fields: float) -> float:
         """Return the time in s to pack or unpack ``fields``; own parts of spectra are copied too."""
-        moved = self._sent * fields * self.item
+        moved = self.sent * fields * self.item
         if self.partition.options.kind == "local":
             return self.rates.pack(moved, "points" if self.partition.grid[0] > 1 else "planes")
         return self.rates.pack(moved, "spectrum") / (1 - 1 / self.partition.ranks)
@@ -174,19 +174,12 @@ class UltrasoundStep:
 
     def _start(self, t: StepTimeline, name: str, fields: float) -> None:
         assert self.exchange is not None
-        if fields not in self._seconds:
-            self._seconds[fields] = self.exchange.seconds(self.schedule, round(fields * self.item))
-        moved = self.exchange.passes * 2 * self._sent * fields * self.item
-        t.start(name, self._seconds[fields], self.rates.copy(moved))
+        moved = self.exchange.passes * 2 * self.sent * fields * self.item
+        t.exchange(name, fields, self.rates.copy(moved))
 
-    @property
-    def bytes_sent(self) -> float:
-        """Return the bytes per step sent by the busiest rank."""
-        local = self.partition.options.kind == "local"
-        # A 2-D grid has one velocity component less.
-        filled = fields_exchanged(self.medium.laplacians) - (self.size[2] == 1)
-        count = filled if local else 2 * self._transposes
-        return self._sent * self.item * count
+    def exchange_seconds(self, size: float) -> float:
+        assert self.exchange is not None
+        return self.exchange.seconds(self.schedule, round(size * self.item))
 
     # --- One rank --------------------------------------------------------------------------------------
 
@@ -235,16 +228,9 @@ class UltrasoundStep:
 
     # --- One Fourier basis -----------------------------------------------------------------------------
 
-    @property
-    def _transposes(self) -> int:
-        """Return the number of transposes of spectra per step; there and back count as two."""
-        if self.stages == "fused":
-            return transposes(self.medium.laplacians)
-        return self._lossless_transforms + 2 * self.medium.laplacians
-
     def _plain_global(self, t: StepTimeline) -> None:
         assert self.exchange is not None
-        count = self._transposes
+        count = self._lossless_transforms + 2 * self.medium.laplacians
         for _ in range(count):
             t.work(self._whole_step() / count, launches=4)
             t.work(2 * self._pack(2), "pack")

@@ -33,6 +33,18 @@ def as_array(values: Any, key: str) -> np.ndarray:
         raise InputError(f"{key}: {one_line(str(error))}; allowed: an array") from None
 
 
+def shared_array(values: Any, key: str, device: Any) -> Any:
+    """Return ``values`` as an array on ``device`` if they are there, without a copy; else in host memory.
+
+    `InputError` names ``key`` if ``values`` cannot be converted.
+    """
+    try:
+        view = device.view(values)
+    except (TypeError, RuntimeError, BufferError, ValueError):  # `as_array` says what is wrong
+        view = None
+    return as_array(values, key) if view is None else view
+
+
 def real_array(values: Any, key: str) -> np.ndarray:
     """Return ``values`` as an array in host memory; `InputError` unless they are real numbers."""
     array = as_array(values, key)

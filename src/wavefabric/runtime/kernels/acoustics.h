@@ -69,3 +69,14 @@ FN REAL advance(REAL total, Parts flow, Parts f, Parts &parts, bool in_x, bool i
     if (in_z) total -= damp(parts.z, f.z, flow.z);
     return in_x && (in_y || !second) && (in_z || !third) ? parts.x + parts.y + parts.z : total;
 }
+
+// Window at the distance R sqrt(square) from the origin: `table` at 0, 1, ... R, linear between; beyond, its last value, 0.
+FN double window_at(double square, const double *table, Index count) {
+    const double radius = (double)(count - 1), at = radius * sqrt(square);
+    const Index low = at < radius ? (Index)at : count - 2;
+    const double part = at < radius ? at - (double)low : 1;
+    return table[low] + part * (table[low + 1] - table[low]);
+}
+
+// Squared difference of two neighbours, in double.
+FN double squared_slope(REAL a, REAL b) { return ((double)b - (double)a) * ((double)b - (double)a); }

@@ -183,6 +183,43 @@ struct Chirped {
     }
 };
 
+// Rows of an odd number N of real points, as `ConvolvedOddRows` transforms them: (N + 1)/2 complex values (`near`), every second
+// frequency of whose transform is needed, N of them (`far`). That is a convolution as in `Chirped`, with a chirp
+// exp(-2 pi i n^2 / N), of M >= (3 N - 1)/2 points (Rabiner et al. 1969, doi:10.1109/TAU.1969.1162034).
+template <class INNER, int N>
+struct EverySecond {
+    typedef typename INNER::Layout Layout;
+    static constexpr int points = (N + 1) / 2, frequencies = N, values = INNER::values;
+    static constexpr int table = INNER::table + N + INNER::points;
+    template <class F>
+    static __device__ __forceinline__ void near(Complex *v, F f) {
+        INNER::near(v, [&](Complex &value, int n) { if (n < points) f(value, n); });
+    }
+    template <class F>
+    static __device__ __forceinline__ void far(Complex *v, F f) {
+        INNER::near(v, [&](Complex &value, int n) { if (n < N) f(value, n); });
+    }
+    // From FROM values to TO values. The way back needs the kernel at negative distances: its spectrum mirrored.
+    template <int FROM, int TO>
+    static __device__ __forceinline__ void convolve(Complex *v, Complex *shared, const Complex *twiddle) {
+        const Complex *chirp = fresh(twiddle + INNER::table), *kernel = chirp + N;
+        INNER::near(v, [&](Complex &value, int n) { value = n < FROM ? value * chirp[n] : Complex{0, 0}; });
+        INNER::forth(v, shared, twiddle);
+        INNER::far(v, [&](Complex &value, int k) {
+            value = swapped(value * kernel[FROM > TO && k ? INNER::points - k : k]);
+        });
+        INNER::back(v, shared, twiddle);
+        chirp = fresh(chirp);
+        INNER::near(v, [&](Complex &value, int n) { if (n < TO) value = swapped(value) * chirp[n]; });
+    }
+    static __device__ __forceinline__ void forth(Complex *v, Complex *shared, const Complex *twiddle) {
+        convolve<points, N>(v, shared, twiddle);
+    }
+    static __device__ __forceinline__ void back(Complex *v, Complex *shared, const Complex *twiddle) {
+        convolve<N, points>(v, shared, twiddle);
+    }
+};
+
 // Type of the axis of N points: INNER if it has N points, else a convolution by the longer INNER.
 template <class INNER, int N, bool SAME = INNER::points == N>
 struct OfLength {

@@ -26,9 +26,24 @@ def transformed_points(n: int, most: int = 16) -> int:
     A convolution takes the length, with prime factors up to 7, for which length times number of radices is
     smallest. ``most`` is the largest power of two among the radices.
     """
-    if axis_radices(n, most):
-        return n
-    lengths = ((m, axis_radices(m, most, 7)) for m in range(2 * n - 1, 4 * n))
+    return n if axis_radices(n, most) else _convolution_points(2 * n - 1, most)
+
+
+def row_points(n: int, most: int = 16) -> int:
+    """Return the length of the complex transform for real rows of n points, with ``most`` as above.
+
+    An even row is half as many complex values, an odd one as many (`OddRows` of ``real_rows.cu``). With large
+    prime factors an odd row takes a convolution of at least (3n − 1)/2 points, as it needs n frequencies of
+    (n + 1)/2 values (``EverySecond`` of ``axis_fft.cu``).
+    """
+    if n % 2 == 0:
+        return transformed_points(n // 2, most)
+    return n if axis_radices(n, most) else _convolution_points((3 * n - 1) // 2, most)
+
+
+def _convolution_points(least: int, most: int) -> int:
+    """Return the best length from ``least`` on, with prime factors up to 7, for a convolution."""
+    lengths = ((m, axis_radices(m, most, 7)) for m in range(least, 2 * least + 2))
     return min((m * len(radices), m) for m, radices in lengths if radices)[1]
 
 
@@ -59,13 +74,18 @@ def axis_table(points: int, radices: Sequence[int], real, rows: bool = False) ->
     """Return the factors that transforms along an axis of ``points`` points read, in one vector.
 
     It begins with `twiddles`. For a convolution (Bluestein) the chirp and the transform of its kernel follow.
-    For real ``rows`` of N = 2 ``points`` values the first N/2 of the N-th roots of unity follow, which
-    separate spectra.
+    For real ``rows`` of N points the first ⌈N/2⌉ of the N-th roots of unity follow, which separate spectra.
     """
     dtype, inner = np.result_type(real, np.complex64), math.prod(radices)
-    parts = [twiddles(radices, real)]
-    if inner != points:
-        parts += [rounded(chirp(points), dtype), convolution_kernel(points, inner).astype(dtype)]
+    parts, values = [twiddles(radices, real)], points // 2 if rows else points
+    if rows and points % 2 and inner != points:
+        n = np.arange(points)
+        turned, periodic = unit_roots(n * n, points), np.zeros(inner, complex)
+        periodic[:points] = turned.conj()
+        periodic[inner - values :] = turned[values:0:-1].conj()
+        parts += [rounded(turned, dtype), (np.fft.fft(periodic) / inner).astype(dtype)]
+    elif inner != values and not (rows and points % 2):
+        parts += [rounded(chirp(values), dtype), convolution_kernel(values, inner).astype(dtype)]
     if rows:
-        parts.append(rounded(unit_roots(np.arange(points), 2 * points), dtype))
+        parts.append(rounded(unit_roots(np.arange(-(-points // 2)), points), dtype))
     return np.concatenate(parts)

@@ -2,7 +2,7 @@
 
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
@@ -16,11 +16,11 @@ from wavefabric.collectives.builders.recursive import factors
 from wavefabric.collectives.builders.ring import rail_rings, ring_of_one_part
 from wavefabric.collectives.builders.transfers import transfers
 from wavefabric.collectives.candidates import PIECES, Candidates, Choice, refused
-from wavefabric.collectives.registry import ALGORITHMS, BY_RAILS, PAIRED, build, channels_of
+from wavefabric.collectives.registry import ALGORITHMS, PAIRED, build, channels_of
 from wavefabric.collectives.schedule import Schedule
 from wavefabric.collectives.sizes import MOST_RANKS
 from wavefabric.collectives.verify import verify
-from wavefabric.fabric.candidates import candidates_on, node_grid
+from wavefabric.fabric.candidates import candidates_on, node_grid, on_rails
 from wavefabric.fabric.cost_models.cost import AnyFabric
 from wavefabric.fabric.photonic.fabric import PhotonicFabric
 
@@ -140,20 +140,14 @@ def recipes(
         if not wanted.choices:
             raise InputError(next(iter(wanted.left_out.values())))
         return wanted
-    forms = _on_rails(_forms(text, collective, gpus, fabric), grid)
+    forms = on_rails(_forms(text, collective, gpus, fabric), grid)
     fitting = [choice for choice in forms if why_not(choice) is None]
     if not fitting:
-        others = _on_rails(map(Choice, ("ring", "double-tree", "bruck", "pairwise")), grid)
+        others = on_rails(map(Choice, ("ring", "double-tree", "bruck", "pairwise")), grid)
         fitting = [choice for choice in others if why_not(choice) is None][:1]
     if not fitting:
         raise InputError(why_not(forms[0]) or "ranks: no algorithm")
     return Candidates(tuple(fitting), {})
-
-
-def _on_rails(forms: Iterable[Choice], grid: tuple[int, int] | None) -> list[Choice]:
-    """Return ``forms`` with rings and trees on the ``grid`` of nodes; unchanged if it is None."""
-    by_rails = (replace(c, grid=grid) if grid and c.algorithm in BY_RAILS else c for c in forms)
-    return list(dict.fromkeys(by_rails))
 
 
 def check_circuits(schedule: Schedule) -> None:

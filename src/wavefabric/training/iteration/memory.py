@@ -7,7 +7,7 @@ from itertools import product
 from typing import Any, NamedTuple
 
 from wavefabric.base.errors import InputError
-from wavefabric.base.units import three_digits
+from wavefabric.base.units import significant
 from wavefabric.collectives.sizes import MOST_RANKS
 from wavefabric.training.gpu.work import optimizer_states, parameters_held
 from wavefabric.training.iteration.quantisation import Quantisation
@@ -34,7 +34,7 @@ class MemoryNeed:
     @property
     def parts(self) -> str:
         """Return the memory in GB by kind, as text; kinds that are zero are left out."""
-        return ", ".join(f"{name} {three_digits(value / 1e9)}" for name, value in vars(self).items() if value)
+        return ", ".join(f"{name} {significant(value / 1e9)}" for name, value in vars(self).items() if value)
 
 
 class LayerMemory(NamedTuple):
@@ -146,7 +146,7 @@ def check_memory(
         return
     advice = "" if workload is None else f"; {_advice(workload, allowed)}, or with --strategy search"
     raise InputError(f"{where}: {_gigabytes(need)} needed per GPU ({need.parts}); "
-                     f"allowed: up to {three_digits(allowed / 1e9)} GB{advice}")  # fmt: skip
+                     f"allowed: up to {significant(allowed / 1e9)} GB{advice}")  # fmt: skip
 
 
 def largest_need(workload: Workload) -> MemoryNeed:
@@ -196,4 +196,4 @@ def _advice(workload: Workload, allowed: float) -> str:
 
 
 def _gigabytes(need: MemoryNeed) -> str:
-    return f"{three_digits(need.total / 1e9)} GB"
+    return f"{significant(need.total / 1e9)} GB"

@@ -63,9 +63,7 @@ def _changed(layer: Layer) -> dict[str, Any]:
 
 def from_json(text: str) -> ModelGraph:
     """Return the model that JSON text describes (see `to_json`); an `InputError` names the key."""
-    content = parse_json(text, "model")
-    if not isinstance(content, dict):
-        raise InputError("model: no JSON object given; allowed: one with name and layers")
+    content = parse_json(text, "model", allowed="one with name and layers")
     if "traceEvents" in content:
         raise InputError(f"model: {PROFILER_TRACE}")
     read = checked(ModelTable, content)

@@ -190,9 +190,7 @@ def from_json(text: str, model: ModelGraph, batch: int | None = None) -> Strateg
     ``batch``, if given, replaces the batch in ``text``. Raises an `InputError` of one line with the key, the
     value given and the values allowed.
     """
-    content = parse_json(text, "strategy")
-    if not isinstance(content, dict):
-        raise InputError("strategy: no JSON object given; allowed: one with gpus, batch and data")
+    content = parse_json(text, "strategy", allowed="one with gpus, batch and data")
     table = checked(StrategyTable, content)
     own = {name: LayerLayout(**vars(layout)) for name, layout in table.layers.items()}
     layouts = mixed_layouts(model, LayerLayout(table.data, table.tensor, table.expert), own)

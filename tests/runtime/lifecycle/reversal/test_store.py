@@ -120,7 +120,7 @@ def test_refused(monkeypatch, tmp_path):
         choose_tiers(comm, comm.device, 8, 5, scratch=tmp_path / "nowhere")
     with pytest.raises(
         InputError,
-        match=r"scratch: .* cannot take 6\.291e.06 TiB of states \(No space left.*with that much free",
+        match=r"scratch: .* cannot take 6291456 TiB of states \(No space left.*with that much free",
     ):
         StateStore(comm.device, {"p": SimpleNamespace(nbytes=1 << 61)}, Tiers(0, 0, 3, tmp_path))
     assert os.listdir(tmp_path) == []

@@ -45,6 +45,15 @@ static void scale_spectrum(Thread t, Grid g, Complex *spectrum, const REAL *fact
 }
 EXPORT(scale_spectrum)
 
+static void apply_window(Thread t, Grid g, Complex *spectrum, const double *z_squares, const double *y_squares,
+                         const double *x_squares, Counted<const double> table) {
+    ROWS(t, g) for (Index x = 0; x < g.nx; ++x) {
+        const double square = z_squares[z] + y_squares[y] + x_squares[x];
+        spectrum[first + x] = spectrum[first + x] * (REAL)window_at(square, table.data, table.count);
+    }
+}
+EXPORT(apply_window)
+
 static void ring_divergence_spectra(Thread t, Grid g, Complex *sx, Complex *sr, const Complex *quotient, const REAL *kappa,
                                     const Complex *dx, const Complex *dr) {
     ROWS(t, g) EACH(x, 0, g.nx) {

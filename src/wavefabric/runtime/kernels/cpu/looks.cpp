@@ -91,3 +91,20 @@ static void square_sums(Thread t, double *partials, Index parts, const REAL *sum
     }
 }
 EXPORT(square_sums)
+
+static void squared_slopes(Thread t, double *partials, Index parts, const REAL *field, int nx, int ny, int nz) {
+    const Index row = nx, plane = row * ny, rows = (Index)ny * nz;
+    for (Index part = t.first(parts); part < t.last(parts); ++part) {
+        double *sums = partials + 4 * part;
+        for (int k = 0; k < 4; ++k) sums[k] = 0;
+        for (Index r = rows * part / parts; r < rows * (part + 1) / parts; ++r) {
+            const REAL *p = field + r * row;
+            const Index y = r % ny, z = r / ny;
+            sums[0] += row_sum(row - 1, [=](Index x) { return squared_slope(p[x], p[x + 1]); });
+            if (y + 1 < ny) sums[1] += row_sum(row, [=](Index x) { return squared_slope(p[x], p[x + row]); });
+            if (z + 1 < nz) sums[2] += row_sum(row, [=](Index x) { return squared_slope(p[x], p[x + plane]); });
+            sums[3] += row_sum(row, [=](Index x) { return squared_slope(0, p[x]); });
+        }
+    }
+}
+EXPORT(squared_slopes)
