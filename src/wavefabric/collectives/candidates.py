@@ -14,7 +14,6 @@ from wavefabric.collectives.registry import ALGORITHMS, BY_RAILS, options_of, wh
 VARIANTS = ("auto", "copies", *PROTOCOLS)
 #: Numbers of pieces to try for pipelined algorithms.
 PIECES = (1, 4, 16, 64)
-_NO_NODES = "grid: none of several nodes; allowed: nodes and GPUs of each"
 #: From `MANY` ranks on, schedules take long to build and verify, so that only `FEW` radices are tried.
 MANY, FEW = 128, 3
 
@@ -104,10 +103,10 @@ def candidates(
     for name, algorithm in ALGORITHMS.items():
         if collective not in algorithm.collectives:
             continue
-        options, nodes = options_of(name, collective), grids[:1] if algorithm.switched else rails
+        options = options_of(name, collective)
         forms = [
             Choice(name, radix, length, grid=shape)
-            for shape in (nodes if name in BY_RAILS else shapes if "grid" in options else [None])
+            for shape in (rails if name in BY_RAILS else shapes if "grid" in options else [None])
             for radix in (_radices(name, shape[0] if shape else ranks) if "radix" in options else [None])
             for length in (pieces if collective in algorithm.pipelined else (1,))
         ]
@@ -115,7 +114,7 @@ def candidates(
         if algorithm.switched and switches is not None:
             left_out[name] = switches
         elif not fitting:
-            left_out[name] = str(refused(forms[0], collective, ranks)) if forms else _NO_NODES
+            left_out[name] = str(refused(forms[0], collective, ranks))
         else:
             allowed += fitting
     if allowed and ranks >= MANY:

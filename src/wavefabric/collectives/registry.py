@@ -247,7 +247,9 @@ def size_bounds(
 def _grid(algorithm: str, ranks: int, grid: Sequence[int] | None) -> tuple[int, ...]:
     if algorithm == "squares" and (ranks < 4 or ranks & (ranks - 1)):
         raise InputError(f"ranks: {ranks} given; allowed: powers of two from 4 (squares)")
+    of_nodes = f"nodes and GPUs of each, such as 4x8 ({algorithm})"
     if grid is None:
+        ensure(algorithm != "nvls-tree", "grid", "none given", of_nodes)
         return () if algorithm in BY_RAILS else messages.near_square(ranks)
     try:
         axes = tuple(grid)
@@ -259,7 +261,7 @@ def _grid(algorithm: str, ranks: int, grid: Sequence[int] | None) -> tuple[int, 
     if prod(shape) != ranks:
         raise InputError(f"{actual}; allowed: a product of {ranks}, the ranks")
     if algorithm in ("hierarchical", *BY_RAILS) and len(shape) != 2:
-        raise InputError(f"{actual}; allowed: nodes and GPUs of each, such as 4x8 ({algorithm})")
+        raise InputError(f"{actual}; allowed: {of_nodes}")
     if algorithm == "squares" and (len(shape) != 2 or any(n < 2 or n & (n - 1) for n in shape)):
         raise InputError(f"{actual}; allowed: two powers of two from 2 (squares)")
     return shape

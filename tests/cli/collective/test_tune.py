@@ -62,7 +62,7 @@ def test_switches_that_reduce_are_fastest_for_large_arrays(command):
     assert (code, result["model"], result["left_out"]) == (
         0,
         "kernel",
-        {"nvls-tree": "grid: none of several nodes; allowed: nodes and GPUs of each"},
+        {"nvls-tree": "grid: none given; allowed: nodes and GPUs of each, such as 4x8 (nvls-tree)"},
     )
     assert large["choice"] == {"algorithm": "nvls", "protocol": "signals"}
     assert small["predicted_us"] > 4

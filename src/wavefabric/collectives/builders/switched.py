@@ -49,42 +49,39 @@ def nvls_one_shot(collective: str, ranks: int, elements: int, pieces: int = 1) -
     return assemble(f"nvls-one-shot {collective}", conditions, parts, conditions.sizes[0])
 
 
-def nvls_tree(
-    collective: str, ranks: int, elements: int, pieces: int = 1, grid: tuple[int, ...] = ()
-) -> Schedule:
+def nvls_tree(collective: str, ranks: int, elements: int, pieces: int, grid: tuple[int, ...]) -> Schedule:
     """Build an all-reduce by switches within nodes and trees between them, on a grid (nodes, GPUs each).
 
     Each rank reads the sum of its node for its part from the switch. The ranks of equal local number in all
     nodes add these sums over two binary trees (`node_trees.double_tree`), each for half of the part, and each
     rank writes the result to all of its node: NCCL's NVLSTree. The ``pieces`` of each tree form a pipeline.
-    Without a grid each rank is a node.
     """
-    nodes, gpus = grid or (ranks, 1)
+    nodes, gpus = grid
     conditions = layout(collective, ranks, elements, 2 * gpus * pieces)
     between = double_tree(collective, nodes, 2 * pieces, pieces, grid=(nodes, 1))
-    single = single_chunks(between.transfers, between.sizes)
-    # Steps are rounds between nodes, each with the local sums after it; step 0 and the last are within nodes.
-    away = single["src"] != single["dst"]
-    begin = np.unique(single["round"][away])
-    step = np.searchsorted(begin, single["round"], "right")
-    late = single["round"] - begin[step - 1]
-    stride, first, last = 1 + int(late.max(initial=0)), np.ones(2 * pieces, int), np.zeros(2 * pieces, int)
-    first[single["src_chunk"][away][::-1]] = step[away][::-1]  # rows are in the order of rounds
-    last[single["src_chunk"][away]] = step[away]
-    single["round"] = step * stride + late
-    rail, single = np.repeat(np.arange(gpus), single.size), np.tile(single, gpus)
+    rows = single_chunks(between.transfers, between.sizes)
+    # A step is a round between nodes with the local sums after it. Steps count from 1: switches read first.
+    away = rows["src"] != rows["dst"]
+    starts = np.unique(rows["round"][away])
+    step = np.searchsorted(starts, rows["round"], "right")
+    local = rows["round"] - starts[step - 1]
+    stride, first, last = 1 + int(local.max(initial=0)), np.ones(2 * pieces, int), np.zeros(2 * pieces, int)
+    first[rows["src_chunk"][away][::-1]] = step[away][::-1]  # of equal indices the last counts
+    last[rows["src_chunk"][away]] = step[away]
+    rows["round"] = step * stride + local
+    rail, rows = np.repeat(np.arange(gpus), rows.size), np.tile(rows, gpus)
     for end in ("src", "dst"):
-        single[end] = single[end] * gpus + rail
-        single[f"{end}_chunk"] += np.where(single[f"{end}_buffer"] == 0, rail * 2 * pieces, 0)
+        rows[end] = rows[end] * gpus + rail
+        rows[f"{end}_chunk"] += np.where(rows[f"{end}_buffer"] == 0, rail * 2 * pieces, 0)
     scratch = np.zeros((ranks, sum(table.shape[1] for table in between.sizes[1:])), np.int64)
-    kept = single[single["dst_buffer"] > single["src_buffer"]]
-    scratch[kept["dst"], kept["dst_chunk"]] = conditions.sizes[0][kept["src"], kept["src_chunk"]]
-    node, rail, member, chunk = (axis.ravel() for axis in np.indices((nodes, gpus, gpus, 2 * pieces)))
-    here, there, moved = node * gpus + rail, node * gpus + member, rail * 2 * pieces + chunk
-    unit, parts = 2 * (moved * nodes + node) + 1, [single]
+    waiting = rows[rows["dst_buffer"] > rows["src_buffer"]]
+    scratch[waiting["dst"], waiting["dst_chunk"]] = conditions.sizes[0][waiting["src"], waiting["src_chunk"]]
+    node, rail, member, piece = (axis.ravel() for axis in np.indices((nodes, gpus, gpus, 2 * pieces)))
+    owner, other, chunk = node * gpus + rail, node * gpus + member, rail * 2 * pieces + piece
+    number, parts = 2 * (chunk * nodes + node) + 1, [rows]
     if gpus > 1:
-        parts.append(_by_switch(transfers((first[chunk] - 1) * stride, there, here, moved), unit))
-        parts.append(_by_switch(transfers((last[chunk] + 1) * stride, here, there, moved), unit + 1))
+        parts.append(_by_switch(transfers((first[piece] - 1) * stride, other, owner, chunk), number))
+        parts.append(_by_switch(transfers((last[piece] + 1) * stride, owner, other, chunk), number + 1))
     return assemble(f"nvls-tree {collective}, {nodes}x{gpus}", conditions, parts, scratch)
 
 

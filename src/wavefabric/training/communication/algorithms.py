@@ -111,7 +111,8 @@ def recipes(
       on an electrical fabric.
 
     In a group of whole, equal parts of nodes (`wavefabric.fabric.candidates.node_grid`) rings and trees are
-    those of NCCL, one through each GPU of a node; ``auto`` compares one through all GPUs too.
+    those of NCCL, one through each GPU of a node; ``auto`` compares one through all GPUs too. In other groups
+    the faster of ``nvls`` and ``double-tree`` stands for ``nvls-tree``, as NCCL has no other there.
 
     A recursive algorithm needs a radix of at least the largest prime factor of the number of GPUs. If the
     chosen radix is smaller, the smallest that fits is used, up to `MOST_RADIX`. If an algorithm does not fit
@@ -140,7 +141,12 @@ def recipes(
         if not wanted.choices:
             raise InputError(next(iter(wanted.left_out.values())))
         return wanted
-    forms = on_rails(_forms(text, collective, gpus, fabric), grid)
+    words = [text]
+    if text.startswith("nvls-tree") and not grid:
+        if why := candidates_on(fabric, "all-reduce", gpus).left_out.get("nvls"):
+            raise InputError(why)
+        words = [text.replace("nvls-tree", other) for other in ("nvls", "double-tree")]
+    forms = on_rails([form for word in words for form in _forms(word, collective, gpus, fabric)], grid)
     fitting = [choice for choice in forms if why_not(choice) is None]
     if not fitting:
         others = on_rails(map(Choice, ("ring", "double-tree", "bruck", "pairwise")), grid)
