@@ -22,6 +22,7 @@ from wavefabric.collectives.sizes import MOST_RANKS
 from wavefabric.collectives.verify import verify
 from wavefabric.fabric.candidates import candidates_on, node_grid, on_rails
 from wavefabric.fabric.cost_models.cost import AnyFabric
+from wavefabric.fabric.electrical.fabric import Fabric
 from wavefabric.fabric.photonic.fabric import PhotonicFabric
 
 _WORDS = (
@@ -112,7 +113,7 @@ def recipes(
 
     In a group of whole, equal parts of nodes (`wavefabric.fabric.candidates.node_grid`) rings and trees are
     those of NCCL, one through each GPU of a node; ``auto`` compares one through all GPUs too. In other groups
-    the faster of ``nvls`` and ``double-tree`` stands for ``nvls-tree``, as NCCL has no other there.
+    the faster of ``nvls`` and ``double-tree`` stands for ``nvls-tree``, as in NCCL.
 
     A recursive algorithm needs a radix of at least the largest prime factor of the number of GPUs. If the
     chosen radix is smaller, the smallest that fits is used, up to `MOST_RADIX`. If an algorithm does not fit
@@ -143,9 +144,8 @@ def recipes(
         return wanted
     words = [text]
     if text.startswith("nvls-tree") and not grid:
-        if why := candidates_on(fabric, "all-reduce", gpus).left_out.get("nvls"):
-            raise InputError(why)
-        words = [text.replace("nvls-tree", other) for other in ("nvls", "double-tree")]
+        aided = isinstance(fabric, Fabric) and bool(fabric.multicast_switches)
+        words = [text.replace("nvls-tree", other) for other in ("nvls", "double-tree")[: 1 + aided]]
     forms = on_rails([form for word in words for form in _forms(word, collective, gpus, fabric)], grid)
     fitting = [choice for choice in forms if why_not(choice) is None]
     if not fitting:
