@@ -1,7 +1,7 @@
 """Published results of nccl-tests and rccl-tests over several nodes of eight GPUs, at 1 GiB and more.
 
 Bus bandwidths are those out of place. Left out are runs that their authors, or NVIDIA in the same thread,
-call wrong or slow; sizes for which latencies matter; and algorithms that are not modelled (`LEFT_OUT`).
+call wrong or slow; sizes for which latencies matter; and the algorithms `LEFT_OUT`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ INSIDE = {"A100": 234.9, "H100": 367.6, "H200": 367.6, "B200": 676.3, "B300": 67
 #: GB/s of an adapter by its Gbit/s: 24 of 200 is "the peak" (NVIDIA, nccl-tests#119), 48 of 400 (46 to 49:
 #: NVIDIA, nccl-tests#290 and #267); the others are in proportion.
 ADAPTER = {100: 12.0, 200: 24.0, 400: 48.0, 800: 96.0}
-#: What is not modelled: NVLink SHARP between nodes and CollNet.
+#: Algorithms without a row: of NVLSTree no size was published, the others are not modelled.
 LEFT_OUT = "NVLSTree, NVLS and CollNet (on two nodes NCCL uses NVLSTree by default where it can)"
 
 

@@ -13,7 +13,7 @@ CLOSE = 1.02
 def reason(row: dict[str, Any]) -> str:
     """The reasons of a computed row; empty if it is within 2 % of the bound and of the published time."""
     if row["refusal"]:
-        return "all-to-alls need a route of every pair of GPUs, and none here passes data on: no schedule"
+        return f"no schedule: {row['refusal']}"
     if 1 + row["gap"] <= CLOSE and (row["ratio"] or 0) <= CLOSE:
         return ""
     parts = []
@@ -26,5 +26,6 @@ def reason(row: dict[str, Any]) -> str:
         parts.append(f"rounds wait for their slowest transfer: {saved}")
     if "deep" in row["method"] and row["rounds"] > 1:
         depth = row["method"].partition(" deep")[0].rpartition(" ")[2]
-        parts.append(f"trees {depth} deep fill and drain, in {row['rounds']} rounds with latency each")
+        what = f"routes of {depth} hops" if row["method"].startswith("relays") else f"trees {depth} deep"
+        parts.append(f"{what} fill and drain, in {row['rounds']} rounds with latency each")
     return "; ".join(parts) or "no method found a faster one"

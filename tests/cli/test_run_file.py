@@ -8,8 +8,9 @@ from pydantic import ValidationError
 
 from wavefabric.base.errors import InputError
 from wavefabric.optics.link.build import build_transmitter
+from wavefabric.optics.run_file.elements import LinkTable
 from wavefabric.optics.run_file.load import RunFile, load
-from wavefabric.optics.run_file.tables import FibreTable, LinkTable, SignalTable, SolverTable
+from wavefabric.optics.run_file.tables import FibreTable, SignalTable, SolverTable
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -146,11 +147,17 @@ def test_python_takes_si_floats():
 
 
 def test_every_key_is_documented():
-    from wavefabric.optics.run_file import tables
+    from wavefabric.optics.run_file import elements, tables
     from wavefabric.optics.run_file.tables import OutputTable, ProfileTable, ReceiverTable
 
     text = (EXAMPLES.parent / "docs" / "run-files.md").read_text(encoding="utf-8")
     for table in (
+        elements.PumpTable,
+        elements.FibreElement,
+        elements.AmplifierElement,
+        elements.LossElement,
+        elements.FilterElement,
+        elements.MixingElement,
         tables.RandomCouplingTable,
         tables.RamanTable,
         tables.BackPropagationTable,

@@ -8,6 +8,8 @@ import pytest
 from wavefabric.base.results import read_result
 from wavefabric.optics.link.build import build_fibre, build_transmitter
 from wavefabric.optics.link.expected import warnings_before
+from wavefabric.optics.link.path import LinkPath
+from wavefabric.optics.propagation.rank_modes import RankModes
 from wavefabric.optics.run_file.load import RunFile
 
 
@@ -77,7 +79,8 @@ def test_raman_scattering_left_out_is_said_with_and_without_kerr_effect(gamma):
     tables = {"fibre": fibre, "link": {"length": "80 km"}, "signal": signal, "solver": {"step": "1 m"}}
     run = RunFile.model_validate(tables)
     fibre = build_fibre(run)
-    warnings = warnings_before(run, fibre, build_transmitter(run, fibre.modes), None)
+    path = LinkPath(run, fibre, build_transmitter(run, fibre.modes), RankModes((0, fibre.modes)))
+    warnings = warnings_before(run, path, {})
     (text,) = (line for line in warnings if line.startswith("fibre.raman: left out"))
     # Nine channels, 4 THz, 90 mW: half of 0.028 /(W km THz) · 4 THz · P · Leff in dB, within a tenth or so.
     assert 0.4 < float(text.split("by ")[1].split(" dB")[0]) < 0.6

@@ -57,6 +57,7 @@ OPERATIONS = [(a.name, c) for a in ALGORITHMS.values() for c in a.collectives]
 _EXTENT = st.integers(1, 3)
 _GRIDS = {
     **dict.fromkeys(BY_RAILS, st.none() | st.tuples(st.integers(1, 4), st.integers(1, 4))),
+    "nvls-tree": st.tuples(st.integers(1, 5), st.integers(1, 3)),
     "hierarchical": st.tuples(st.integers(1, 5), st.integers(1, 4)),
     "squares": st.sampled_from([(2, 2), (2, 4), (4, 2), (4, 4)]),
     "torus": st.lists(_EXTENT, min_size=1, max_size=3),

@@ -51,7 +51,7 @@ def test_hierarchical_by_boxes_is_faster_than_by_others():
     nodes = {choice: time for choice, time in times.items() if choice.algorithm == "hierarchical"}
     assert min(nodes, key=nodes.get) == Choice("hierarchical", 2, grid=(2, 3))
     assert min(nodes.values()) < 0.8 * max(nodes.values())
-    assert set(left_out) == {"squares", "nvls", "nvls-one-shot"}
+    assert set(left_out) == {"squares", "nvls", "nvls-tree", "nvls-one-shot"}
 
 
 def test_what_has_no_route_is_left_out_and_if_all_is_that_is_said():

@@ -1,18 +1,25 @@
 """Implement `wavefabric theory`, which shows the expected Q² of a fibre link without a simulation."""
 
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
 
-from wavefabric.cli.common.options import Json, argument
+from wavefabric.cli.common.options import Json, argument, option
 from wavefabric.cli.common.show import conclude, heading, table
-from wavefabric.optics.link.build import build_fibre
-from wavefabric.optics.link.expected import expected_of, group_expectations
+from wavefabric.optics.link.build import build_fibres
+from wavefabric.optics.link.expected import expected_elements, expected_of, group_expectations
+from wavefabric.optics.link.transfer import ModalFigures, modal_figures
 from wavefabric.optics.run_file.load import load
 
 
 def command(
-    file: Annotated[Path, argument("Run file (TOML) of a fibre link.")], as_json: Json = False
+    file: Annotated[Path, argument("Run file (TOML) of a fibre link.")],
+    elements: Annotated[bool, option("Show the signal after each element of the link too.")] = False,
+    delays: Annotated[
+        bool, option("Show the link's group delays and mode-dependent loss over the channels' band too.")
+    ] = False,
+    as_json: Json = False,
 ) -> None:
     """Show the Q² that theory expects of a fibre link, by mode group and distance, in seconds.
 
@@ -20,9 +27,43 @@ def command(
     format, noise of amplifiers and of the OSNR.
     """
     run = load(file)
-    fibre = build_fibre(run)
-    rows = group_expectations(expected_of(run, fibre), fibre)
-    conclude(as_json, {"groups": rows}, shown=_receiver_tables(run.title, rows))
+    fibres = build_fibres(run)
+    listed = {"elements": expected_elements(run, fibres)} if elements else {}
+    rows = group_expectations(expected_of(run, fibres), fibres["fibre"])
+    figures = modal_figures(run, fibres=fibres) if delays else None
+    tables = chain(_receiver_tables(run.title, rows), _element_table(**listed), _delay_table(figures))
+    modal = {} if figures is None else {"modal": figures.arrays()}
+    conclude(as_json, {"groups": rows} | listed | modal, shown=tables)
+
+
+def _delay_table(figures: ModalFigures | None) -> Iterator[Any]:
+    if figures is None:
+        return
+    spread, loss = figures.delay_spread * 1e12, figures.mode_dependent_loss_db
+    lines = [
+        ("differential group delay" if figures.delays.shape[1] == 2 else "delay spread", "ps", spread),
+        ("mode-dependent loss", "dB", loss),
+    ]
+    cells = [(name, unit, f"{x.mean():.3g}", f"{x.min():.3g}", f"{x.max():.3g}") for name, unit, x in lines]
+    yield table(("<", "<unit", "mean", "min", "max"), cells)
+    low, high = figures.frequencies[[0, -1]] / 1e12
+    count = len(figures.frequencies)
+    yield f"of the principal states, at {count} frequencies from {low:.6g} to {high:.6g} THz"
+
+
+def _element_table(elements: list[dict[str, Any]] | None = None) -> Iterator[Any]:
+    if elements is None:
+        return
+    lines = []
+    for number, row in enumerate(elements, start=1):
+        kind, distance, gain, power, dispersion, *ratios = row.values()
+        levels = gain, power, dispersion * 1e3, *ratios
+        cells = ("–" if value is None else f"{value:.2f}" for value in levels)
+        lines.append((str(number), kind, f"{distance / 1e3:g}", *cells))
+    columns = ("number", "<element", "km", "gain", "power", "dispersion", "OSNR", "S/NLI", "GSNR")
+    yield table(columns, lines)
+    yield "after each element: gain in dB, mean power of a signal in dBm, dispersion of the first mode, ps/nm"
+    yield "then of the worst signal in dB: OSNR, and GSNR with interference, in 12.5 GHz; signal over NLI"
 
 
 def _receiver_tables(title: str, rows: list[dict[str, Any]]) -> Iterator[Any]:

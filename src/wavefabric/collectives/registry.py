@@ -45,7 +45,9 @@ class Algorithm:
 
 
 #: Algorithms that run without a grid too; on one each local rank has a ring or tree between nodes.
-BY_RAILS = ("ring", "tree", "double-tree")
+BY_RAILS = ("ring", "tree", "double-tree", "nvls-tree")
+#: Of these, with two trees, each for half of the array.
+PAIRED = ("double-tree", "nvls-tree")
 _SUMS = ("all-gather", "reduce-scatter", "all-reduce")
 _TREES = ("broadcast", "reduce", "all-reduce")
 _PIPELINED = {
@@ -53,6 +55,7 @@ _PIPELINED = {
     "tree": _TREES,
     "double-tree": _TREES,
     "nvls": ("all-reduce",),
+    "nvls-tree": ("all-reduce",),
     "hierarchical": ("all-to-all",),
 }
 _PAIRS = ("all-to-all", "reduce-scatter", "all-gather")
@@ -70,6 +73,7 @@ _SUMMARIES = {
     "hierarchical": "within nodes, between equal local ranks of nodes, within nodes: --grid NODESxGPUS",
     "squares": "divide and conquer on a grid: whole arrays among squares of four, then pairs of squares",
     "nvls": "a switch multicasts and reduces: each rank reads the sum of its share, and writes it to all",
+    "nvls-tree": "nvls within nodes, two trees of nodes by each GPU's adapter: --grid NODESxGPUS",
     "nvls-one-shot": "a switch reduces: each rank reads the sum of the whole array",
     "torus": "each rank to its neighbours on a periodic grid",
     "mesh": "each rank to its neighbours on a grid with ends",
@@ -82,7 +86,7 @@ ALGORITHMS: dict[str, Algorithm] = {
         _SUMMARIES[name],
         options,
         builder,
-        switched=name in ("nvls", "nvls-one-shot"),
+        switched=name.startswith("nvls"),
         pipelined=_PIPELINED.get(name, ()),
     )
     for name, collectives, options, builder in (
@@ -104,6 +108,7 @@ ALGORITHMS: dict[str, Algorithm] = {
         ),
         ("squares", ("all-reduce",), ("pieces", "grid"), recursive.squares),
         ("nvls", (*_SUMS, "broadcast", "reduce"), ("pieces", "root"), switched.nvls),
+        ("nvls-tree", ("all-reduce",), ("pieces", "grid"), switched.nvls_tree),
         ("nvls-one-shot", ("all-reduce",), ("pieces",), switched.nvls_one_shot),
         ("torus", ("halo",), ("grid",), partial(messages.halo, "torus")),
         ("mesh", ("halo",), ("grid",), partial(messages.halo, "mesh")),
@@ -216,7 +221,7 @@ def size_bounds(
         return 4 * ranks * ranks.bit_length(), 2 * ranks * ranks.bit_length()
     shared = algorithm in ("ring", "bidirectional-ring", "recursive", "nvls") and collective == "all-reduce"
     shared |= algorithm == "hierarchical"
-    chunks = pieces * (ranks if shared or collective in CUT_BY_RANK else 1 + (algorithm == "double-tree"))
+    chunks = pieces * (ranks if shared or collective in CUT_BY_RANK else 1 + (algorithm in PAIRED))
     data, scratch, moves = ranks * chunks, 0, 4 * ranks * chunks
     if collective == "all-to-all":
         data *= 2
@@ -242,7 +247,9 @@ def size_bounds(
 def _grid(algorithm: str, ranks: int, grid: Sequence[int] | None) -> tuple[int, ...]:
     if algorithm == "squares" and (ranks < 4 or ranks & (ranks - 1)):
         raise InputError(f"ranks: {ranks} given; allowed: powers of two from 4 (squares)")
+    of_nodes = f"nodes and GPUs of each, such as 4x8 ({algorithm})"
     if grid is None:
+        ensure(algorithm != "nvls-tree", "grid", "none given", of_nodes)
         return () if algorithm in BY_RAILS else messages.near_square(ranks)
     try:
         axes = tuple(grid)
@@ -254,7 +261,7 @@ def _grid(algorithm: str, ranks: int, grid: Sequence[int] | None) -> tuple[int, 
     if prod(shape) != ranks:
         raise InputError(f"{actual}; allowed: a product of {ranks}, the ranks")
     if algorithm in ("hierarchical", *BY_RAILS) and len(shape) != 2:
-        raise InputError(f"{actual}; allowed: nodes and GPUs of each, such as 4x8 ({algorithm})")
+        raise InputError(f"{actual}; allowed: {of_nodes}")
     if algorithm == "squares" and (len(shape) != 2 or any(n < 2 or n & (n - 1) for n in shape)):
         raise InputError(f"{actual}; allowed: two powers of two from 2 (squares)")
     return shape

@@ -51,9 +51,9 @@ def fastest_schedule(
 
     Methods: every algorithm of the registry; on machines that repeat along the axes of a grid, trees of one
     GPU and their translations; spanning trees over evenly divided links and over the division of
-    `collectives.synthesis.division`, which reaches the shortest time of any trees; on fabrics whose GPUs are
-    joined by direct links, the fewest steps by a solver. The search ends when a schedule meets the bound, or
-    at the time ``until`` (`deadline.now`).
+    `collectives.synthesis.division`, which reaches the shortest time of any trees; for all-to-alls, routes
+    over other GPUs that load links evenly; on fabrics whose GPUs are joined by direct links, the fewest steps
+    by a solver. The search ends when a schedule meets the bound, or at the time ``until`` (`deadline.now`).
 
     ``cut``: how the array is cut, by default as is fastest. ``model``: the cost model, as in `cost`; with
     ``"flow"`` a GPU sends on what it has at any moment, which matters for small arrays. ``progress`` is

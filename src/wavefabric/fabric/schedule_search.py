@@ -8,6 +8,8 @@ from itertools import product
 from math import inf
 from typing import Any
 
+import numpy as np
+
 from wavefabric.base.errors import InputError, ensure
 from wavefabric.base.units import counted
 from wavefabric.collectives.conditions import (
@@ -21,8 +23,10 @@ from wavefabric.collectives.conditions import (
 from wavefabric.collectives.registry import ALGORITHMS, build, channels_of, size_bounds, why_refused
 from wavefabric.collectives.schedule import Schedule
 from wavefabric.collectives.synthesis.deadline import OutOfTime, fraction, now
+from wavefabric.collectives.synthesis.demand import distances
 from wavefabric.collectives.synthesis.forest import Forest, forest_rounds, forest_schedule, forests
 from wavefabric.collectives.synthesis.problem import Undecided
+from wavefabric.collectives.synthesis.relays import relayed_schedule, relays
 from wavefabric.collectives.synthesis.synthesise import least_steps, synthesise_links
 from wavefabric.collectives.synthesis.translated_trees import SERVED, translated_schedule, translated_trees
 from wavefabric.collectives.synthesis.tree_rounds import TreeRounds
@@ -31,6 +35,7 @@ from wavefabric.fabric.candidates import algorithm_grid, node_grid, own_grid
 from wavefabric.fabric.cost_models.cost import Cost, cost
 from wavefabric.fabric.electrical.fabric import Fabric
 from wavefabric.fabric.electrical.synthesis_problem import (
+    adjacent_pairs,
     direct_bandwidths,
     direct_links,
     routed_links,
@@ -39,7 +44,7 @@ from wavefabric.fabric.electrical.synthesis_problem import (
 
 #: Largest number of chunks of all ranks together; with more, posing the problem takes too long.
 MOST_CHUNKS = 1 << 19
-#: Largest number of pairs of GPUs for which the linear program of `divide` is solved.
+#: Largest number of pairs of GPUs for which the linear programs of `divide` and `relays` are solved.
 _MOST_PAIRS = 4100
 #: Largest number of chunks that the exact search for the fewest steps is given.
 _MOST_EXACT = 512
@@ -51,6 +56,8 @@ _STEPS, _EXTRA, _CHUNKS = range(1, 6), range(6), range(1, 9)
 _NEAR = 0.01
 #: Rounds tried, as parts of those that suit trees that fill and drain in one; chunks of a root per round.
 _PACES, _PER_ROUND = (0.06, 0.12, 0.25, 0.4, 0.6, 1.0, 1.4), 6
+#: Pieces of messages over other GPUs that are tried, as parts of those that suit the size.
+_LENGTHS = (0.1, 0.2, 0.3, 0.42, 0.6, 1)
 #: Relative difference from a bound below which a time counts as equal to the bound.
 EQUAL = 1e-9
 
@@ -109,6 +116,7 @@ class ScheduleSearch:
         """Yield the attempts of all methods, those that are ready at once first."""
         yield from self._registry()
         yield from self._translated()
+        yield from self._relayed()
         yield from self._fewest_steps()
         yield from self._trees()
         yield from self._steps_and_rounds()
@@ -284,10 +292,9 @@ class ScheduleSearch:
                 continue
             count = len(trees.parent)
             unit = count * (fabric.ranks if self._collective == "all-reduce" else 1)
-            # P pieces per tree take P + depth − 1 rounds, each of 1/P of the transfer. Four times as many as
-            # over other trees are allowed: these schedules are made as whole arrays.
-            fill = (trees.depth - 1) * trees.seconds * self._nbytes / fabric.ranks / (self._latency or 1e-9)
-            longest = max(1, min(round(fill**0.5), 4 * MOST_CHUNKS // (fabric.ranks**2 * count)))
+            # Four times as many as over other trees are allowed: these schedules are made as whole arrays.
+            most = 4 * MOST_CHUNKS // (fabric.ranks**2 * count)
+            longest = self._longest(trees.depth, trees.seconds * self._nbytes / fabric.ranks, most)
 
             def make(pieces: int, trees=trees, unit=unit) -> Schedule:
                 ensure(pieces % unit == 0, "pieces", f"{pieces} given", f"multiples of {unit}")
@@ -298,13 +305,57 @@ class ScheduleSearch:
                 verify(schedule)
                 return schedule
 
-            before = inf
             # The longest is likely the best, and building a schedule may take many seconds.
             lengths = sorted({1, longest, max(1, round(longest * 0.42))}, reverse=True)
-            for pieces in [self._pieces] if self._pieces else [unit * length for length in lengths]:
-                method = f"{words}, {grid}, {trees.depth} deep, {_words(pieces)}"
-                result = self._attempt(method, partial(make, pieces))
-                yield result
-                if result[0].seconds >= before:  # fewer pieces only fill more slowly
-                    break
-                before = result[0].seconds
+            cuts = [unit * length for length in lengths]
+            yield from self._pipelines(f"{words}, {grid}, {trees.depth} deep", cuts, make)
+
+    def _relayed(self) -> Iterator[Result]:
+        """Yield all-to-alls over other GPUs: one with the fewest hops, one with up to two more."""
+        n, words, sizes = self._fabric.ranks, "relays", self._elements
+        sizes = np.broadcast_to(sizes if isinstance(sizes, np.ndarray) else 1, (n, n))
+        used = (sizes > 0) & ~np.eye(n, dtype=bool)
+        if self._collective != "all-to-all" or n < 3 or not used.any():
+            return
+        if n * n > _MOST_PAIRS:
+            yield _failed(words, f"more than {_MOST_PAIRS} pairs of GPUs")
+            return
+        pairs, alike, deepest = adjacent_pairs(self._fabric), bool((sizes == sizes[0]).all()), 0
+        # The whole array is that of each rank, or if these differ all of them; see `whole_elements`.
+        nbytes = self._nbytes * sizes / (sizes[0] if alike else sizes).sum()
+        fewest = min(int(distances(n, map(tuple, pairs.ends.tolist()))[used].max()), n - 1)
+        for hops in sorted({max(fewest, 2), min(fewest + 2, n - 1)}):
+            try:
+                routes = relays(pairs, nbytes, hops, self._pieces, self._until)
+            except (OutOfTime, InputError) as error:  # such as links that do not join all GPUs
+                yield _failed(words, str(error) or "out of time")
+                return
+            if routes.hops <= deepest:
+                continue
+            deepest, parts = routes.hops, routes.parts
+            longest = self._longest(deepest, routes.seconds, MOST_CHUNKS // (2 * n * n * parts))
+
+            def make(pieces: int, routes=routes) -> Schedule:
+                elements = self._elements if self._elements is not None else default_elements(n, pieces)
+                verify(schedule := relayed_schedule(routes, n, elements, pieces // routes.parts))
+                return schedule
+
+            cuts = sorted({parts * max(1, round(longest * part)) for part in _LENGTHS})
+            yield from self._pipelines(f"{words}, {deepest} deep", cuts, make)
+
+    def _longest(self, depth: int, seconds: float, most: int) -> int:
+        """Return the number of pieces, up to ``most``, that suits routes on which links are busy ``seconds``.
+
+        P pieces take P + depth − 1 rounds, each of 1/P of the transfer.
+        """
+        return max(1, min(round(((depth - 1) * seconds / (self._latency or 1e-9)) ** 0.5), most))
+
+    def _pipelines(self, words: str, cuts: list[int], make: Callable[[int], Schedule]) -> Iterator[Result]:
+        """Yield schedules in each number of pieces of ``cuts``, until one takes longer than that before."""
+        before = inf
+        for pieces in [self._pieces] if self._pieces else cuts:
+            result = self._attempt(f"{words}, {_words(pieces)}", partial(make, pieces))
+            yield result
+            if result[0].seconds >= before:
+                return
+            before = result[0].seconds

@@ -208,6 +208,7 @@ BAD = [
     ([*COST, "all-reduce", "--algorithms", "all", "--pieces", "0", *WIRES], ["--algorithms", "pieces: 0"]),
     ([*COST, "all-reduce", "--algorithms", "hierarchical:0x4", *WIRES], ["--grid", "0x4"]),
     ([*COST, "all-reduce", "--algorithms", "nvls", *WIRES], ["multicasts and reduces"]),
+    ([*COST, "all-reduce", "--algorithms", "nvls-tree", *WIRES], ["grid: none", "4x8 (nvls-tree)"]),
     ([*COST, "ring", "all-reduce", "--graph", *WIRES], ["--graph", "--model auto"]),
     ([*COST, "all-reduce", "--algorithms", "ring:x", *WIRES], ["--algorithms", "ring:x"]),
     ([*COST, "halo", "--algorithms", "torus:2", *WIRES], ["torus:2", "no radix"]),

@@ -31,7 +31,7 @@ def test_a_table_a_file_and_a_picture(command, tmp_path):
     assert [size.bytes for size in tuning.tables[0].sizes] == [1 << 12, 1 << 20, 1 << 22]
     assert tuning.choose("all-reduce", 100) == Choice("squares", grid=(4, 2))
     assert tuning.choose("all-reduce", 1 << 30).algorithm == "hierarchical"
-    assert set(tuning.left_out) == {"nvls", "nvls-one-shot"}
+    assert set(tuning.left_out) == {"nvls", "nvls-tree", "nvls-one-shot"}
 
 
 def test_json_has_what_the_file_has(command, tmp_path):
@@ -59,11 +59,15 @@ def test_switches_that_reduce_are_fastest_for_large_arrays(command):
     code, out, _ = command("collective", "tune", *options)
     result = json.loads(out)
     small, large = result["tables"][0]["sizes"]
-    assert (code, result["model"], result["left_out"]) == (0, "kernel", {})
+    assert (code, result["model"], result["left_out"]) == (
+        0,
+        "kernel",
+        {"nvls-tree": "grid: none given; allowed: nodes and GPUs of each, such as 4x8 (nvls-tree)"},
+    )
     assert large["choice"] == {"algorithm": "nvls", "protocol": "signals"}
     assert small["predicted_us"] > 4
     names = {each["algorithm"] for each in large["candidates"]}
-    assert names == {name for name, each in ALGORITHMS.items() if "all-reduce" in each.collectives}
+    assert names | {"nvls-tree"} == {n for n, each in ALGORITHMS.items() if "all-reduce" in each.collectives}
 
 
 def test_predictions_for_some_of_the_gpus(command):

@@ -54,6 +54,8 @@ GOOD = ("ncf", "--gpus", "4")
         ((*GOOD, "--collective", "hierarchical:0x8"), 'collective: "hierarchical:0x8" given'),
         ((*GOOD, "--collective", "nvls:0"), "nvls: and 1 to 4096"),
         ((*GOOD, "--collective", "nvls", "--fabric", "dgx-1"), "multicasts and reduces"),
+        ((*GOOD, "--collective", "nvls-tree", "--fabric", "dgx-1"), "multicasts and reduces"),
+        ((*GOOD, "--collective", "nvls-tree", "--fabric", "nodes:2x4"), "multicasts and reduces"),
         ((*GOOD, "-o", "picture.txt"), "--output: picture.txt given"),
         ((*GOOD, "--trace", "t.txt"), "--trace: t.txt given"),
         ((*GOOD, "--trace", "t.json", "--save-strategy", "t.json"), "--trace: t.json given"),

@@ -12,7 +12,7 @@ from synthesis_cases import check_circuits, fewest_rounds, grid
 from wavefabric.base.errors import InputError
 from wavefabric.collectives import COLLECTIVES, kind, layout
 from wavefabric.collectives.synthesis import OpticalNetwork, Undecided, synthesise
-from wavefabric.collectives.synthesis.circuit_search import CircuitSearch
+from wavefabric.collectives.synthesis.circuits.circuit_search import CircuitSearch
 
 
 def all_gather(ranks, pieces=1):

@@ -11,11 +11,11 @@ from synthesis_cases import check_circuits, grid
 from wavefabric.collectives import layout
 from wavefabric.collectives.synthesis import Undecided, deadline, least_steps, solve, synthesise
 from wavefabric.collectives.synthesis.bounds import cut_bound
+from wavefabric.collectives.synthesis.circuits.free_wavelengths import RoutedNetwork
+from wavefabric.collectives.synthesis.circuits.known_circuits import direct, greedy, ring
 from wavefabric.collectives.synthesis.deadline import Deadline, OutOfTime, search_deadline
 from wavefabric.collectives.synthesis.demand import task
-from wavefabric.collectives.synthesis.free_wavelengths import RoutedNetwork
 from wavefabric.collectives.synthesis.graphs import colours
-from wavefabric.collectives.synthesis.known_circuits import direct, greedy, ring
 from wavefabric.collectives.synthesis.model import Model
 
 

@@ -22,8 +22,10 @@ def printed(fabric, collective="all-reduce", ranks=8, algorithms=(), grid=None):
     """What nccl-tests would print if NCCL took as long as the fastest of its algorithms is predicted to."""
     elements = 2 * ranks * ranks * 64
     names = algorithms or NCCL_ALGORITHMS[collective]
-    names = [name for name in names if name != "nvls" or fabric.multicast_switches]
-    pieces = {"double-tree": (1, 4, 16), "nvls": (1, 4, 16)} if collective == "all-reduce" else {}
+    names = [name for name in names if not name.startswith("nvls") or fabric.multicast_switches]
+    pieces = (
+        dict.fromkeys(("double-tree", "nvls", "nvls-tree"), (1, 4, 16)) if collective == "all-reduce" else {}
+    )
     pieces |= {"ring": (1, 4, 16)} if collective == "broadcast" else {}
     options = [(name, each) for name in names for each in pieces.get(name, (1,))]
     grids = dict.fromkeys(BY_RAILS, grid)
@@ -75,6 +77,17 @@ def test_each_kind_of_links_has_its_own_bandwidth():
         50e9, rel=0.01
     )  # of the rails: adapters have half
     assert numbers["links.nvlink"]["after"] == pytest.approx(360e9, rel=0.01)
+
+
+def test_nodes_whose_switches_add_up_have_nccls_nvls_tree():
+    start = replace(load("nodes:2x4"), multicast_switches=("node0", "node1"))
+    true = replace(start, alpha=3e-6)
+    tables = printed(true, algorithms=("nvls-tree",), grid=(2, 4))
+    fitted, facts = calibrate(start, tables, algorithms=("nvls-tree",))
+    assert fitted.alpha == pytest.approx(3e-6, rel=0.01)
+    assert {each["algorithm"].split(",")[0] for each in facts["compared"]["alpha-beta"]} == {"nvls-tree"}
+    everything = calibrate(start, tables)[1]["compared"]["alpha-beta"]
+    assert any(each["algorithm"].startswith("nvls-tree, 2x4") for each in everything)
 
 
 @pytest.mark.slow

@@ -16,10 +16,10 @@ from wavefabric.optics.link import run as links
 from wavefabric.optics.link.build import build_fibre, fibre_digest
 from wavefabric.optics.link.run import run_link
 from wavefabric.optics.propagation.propagate import propagate
+from wavefabric.optics.run_file.elements import LinkTable
 from wavefabric.optics.run_file.load import RunFile
 from wavefabric.optics.run_file.tables import (
     FibreTable,
-    LinkTable,
     OutputTable,
     ProfileTable,
     ReceiverTable,

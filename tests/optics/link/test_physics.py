@@ -296,12 +296,12 @@ def test_a_checkpoint_is_due_behind_every_span_but_the_last(link, monkeypatch):
     saved, save = [], RankCheckpoint.save
 
     def count_and_save(files, arrays, state, last):
-        saved.append((state["span"], state["inside"] is None))
+        saved.append((state["element"], state["inside"] is None))
         save(files, arrays, state, last)
 
     monkeypatch.setattr(RankCheckpoint, "save", count_and_save)
     link(link={"spans": 3}, signal={"symbols": 64})
-    assert [span for span, behind in saved if behind] == [1, 2]
+    assert [element for element, behind in saved if behind] == [2, 4]  # fibre and amplifier in turn
 
 
 def test_a_checkpoint_serves_any_number_of_threads(link, tmp_path):

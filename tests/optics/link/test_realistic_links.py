@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from run_tables import merged, without_none
 from scipy.stats import maxwell
 
 from wavefabric.base.errors import InputError
@@ -13,9 +14,11 @@ from wavefabric.optics.fibre.fibre import gamma_of
 from wavefabric.optics.fibre.raman import raman_evolution
 from wavefabric.optics.fibre.spectra import RamanGain
 from wavefabric.optics.link.build import build_fibre
+from wavefabric.optics.link.elements import LinkAmplifier
 from wavefabric.optics.link.path import LinkPath
+from wavefabric.optics.link.propagators import LinkPropagator
 from wavefabric.optics.link.run import run_link
-from wavefabric.optics.propagation.propagate import PropagationOptions, Propagator
+from wavefabric.optics.propagation.propagate import PropagationOptions
 from wavefabric.optics.propagation.rank_modes import RankModes
 from wavefabric.optics.run_file.load import RunFile
 from wavefabric.optics.signal.transmitter import Transmitter
@@ -49,20 +52,6 @@ LINK = {
     "solver": {"step": "10 km", "integrator": "strang"},
     "output": {"figures": False},
 }
-
-
-def merged(base, changes):
-    """``base`` with tables of ``changes`` merged in."""
-    out = dict(base)
-    for key, value in changes.items():
-        out[key] = merged(out.get(key) or {}, value) if isinstance(value, dict) else value
-    return out
-
-
-def without_none(table):
-    """A table without the keys that a test took away."""
-    kept = {key: without_none(value) if isinstance(value, dict) else value for key, value in table.items()}
-    return {key: value for key, value in kept.items() if value is not None}
 
 
 def settings(**changes) -> RunFile:
@@ -110,7 +99,7 @@ def launched(run, fibre, device, step):
     transmitter = Transmitter(grid, "qpsk", 0.1, 1e-3, 4)
     path = LinkPath(run, fibre, transmitter, RankModes((0, fibre.modes)))
     options = PropagationOptions("strang", step=step)
-    propagator = Propagator(path.fibre, grid.samples, grid.sample_rate, device, options, solo(device))
+    propagator = LinkPropagator(path, options, solo(device))
     field = propagator.operators.empty()
     transmitter.fill(device, field)
     return transmitter, path, propagator, field
@@ -121,13 +110,13 @@ def test_without_the_inverse_nothing_is_left(device):
     run, fibre = settings(), graded_index_62_5(3, n2=0.0)
     transmitter, path, propagator, field = launched(run, fibre, device, 10e3)
     sent = field.copy()
-    propagator.run(field, 80e3, sections=path.sections(device, 0))
-    path.amplify(device, field, 0)
+    propagator.run(field, path, path.pieces[0])
+    path.elements[1].apply(path, device, field)
     back = field.copy()
-    path.undo_linear(propagator.operators, back, 1)
+    propagator.undo_linear(path, back, 1)
     assert abs(back - sent).max() < 1e-12 * abs(sent).max()
     other = LinkPath(settings(seed=5), fibre, transmitter, RankModes((0, 6)))
-    other.undo_linear(propagator.operators, field, 1)
+    propagator.undo_linear(other, field, 1)
     assert (abs(field - sent) ** 2).sum() > (abs(sent) ** 2).sum()
 
 
@@ -137,14 +126,14 @@ def test_a_section_is_what_the_matrices_say(device):
     fibre, grid = graded_index_62_5(3, n2=0.0), run.signal.wdm_grid
     _, path, propagator, field = launched(run, fibre, device, 5e3)
     spectrum = np.fft.fft(device.to_host(field))
-    propagator.run(field, 20e3, sections=path.sections(device, 0))
+    propagator.run(field, path, path.pieces[0])
     w = 2 * np.pi * np.fft.fftfreq(grid.samples, 1 / grid.sample_rate)
     b, alpha = np.repeat(path.fibre.beta, 2, axis=0), np.repeat(path.fibre.alpha, 2)
     for section in range(2):
         phase = -(b[:, :1] + path.fibre.row_delays[:, None]) * w + b[:, 1:2] * w**2 / 2
         spectrum *= np.exp((1j * phase - alpha[:, None] / 2) * 10e3)
         start = 0
-        for u in path.coupling.unitary(path.fibre, 20e3, 0, section).matrices:
+        for u in path.medium(path.pieces[0]).coupling.unitary(path.fibre, 20e3, 0, section).matrices:
             spectrum[start : start + len(u)] = u @ spectrum[start : start + len(u)]
             start += len(u)
     assert abs(np.fft.fft(device.to_host(field)) - spectrum).max() < 1e-10 * abs(spectrum).max()
@@ -196,7 +185,8 @@ def test_gains_of_amplifiers_and_their_inverse(simulate):
     run = settings(link={"mode_dependent_gain": "0.5 dB"})
     transmitter = Transmitter(run.signal.wdm_grid, "qpsk", 0.1, 1e-3, 4)
     path = LinkPath(run, graded_index_62_5(3), transmitter, RankModes((0, 6)))
-    levels = 10 * np.log10(np.array([path.row_gains(span) for span in range(3)]))
+    amplifiers = [each for each in path.elements if isinstance(each, LinkAmplifier)]
+    levels = 10 * np.log10(np.array([each.relative_gains(path) for each in amplifiers[:3]]))
     assert np.sqrt((levels**2).mean(axis=1)) == pytest.approx(0.5)
     assert levels.mean(axis=1) == pytest.approx(0, abs=1e-12)
     assert abs(levels[0] - levels[1]).max() > 0.1
@@ -224,8 +214,9 @@ def test_capacity_loss_by_mode_dependent_gain():
         transmitter = Transmitter(run.signal.wdm_grid, "qpsk", 0.1, 1e-3)
         path = LinkPath(run, single_mode(), transmitter, RankModes((0, 1)))
         whole = np.eye(2)
-        for span in range(spans):
-            whole = path.mixing(span).matrices[0] @ (np.sqrt(path.row_gains(span))[:, None] * whole)
+        for amplifier, coupler in zip(path.elements[1::3], path.elements[2::3], strict=True):
+            gains = amplifier.relative_gains(path)
+            whole = coupler.mixing(path).matrices[0] @ (np.sqrt(gains)[:, None] * whole)
         logs.append(np.log(np.linalg.svd(whole, compute_uv=False) ** 2))
     logs = np.array(logs)
     xi = math.sqrt(spans) * level * math.log(10) / 10
@@ -329,19 +320,18 @@ def returned(run, device, integrator, step, fine=None):
     fibre, grid = graded_index_62_5(3), run.signal.wdm_grid
     transmitter = Transmitter(grid, "qpsk", 0.1, 15e-3, 4)
     path = LinkPath(run, fibre, transmitter, RankModes((0, 6)))
-    shape = path.fibre, grid.samples, grid.sample_rate, device
     exact = ("blanes_moan", fine) if fine else (integrator, step)
-    forth = Propagator(*shape, PropagationOptions(exact[0], step=exact[1]), solo(device))
-    back = Propagator(*shape, PropagationOptions(integrator, step=step, backward=True), solo(device))
+    forth = LinkPropagator(path, PropagationOptions(exact[0], step=exact[1]), solo(device))
+    back = LinkPropagator(path, PropagationOptions(integrator, step=step, backward=True), solo(device))
     field = forth.operators.empty()
     transmitter.fill(device, field)
     sent = field.copy()
-    for span in range(2):
-        forth.run(field, 20e3, sections=path.sections(device, span))
-        path.amplify(device, field, span)
-    for span in (1, 0):
-        path.undo_amplifier(device, field, span)
-        back.run(field, 20e3, sections=path.sections(device, span, backward=True))
+    for piece, amplifier in zip(path.elements[::2], path.elements[1::2], strict=True):
+        forth.run(field, path, piece)
+        amplifier.apply(path, device, field)
+    for amplifier, piece in zip(path.elements[::-2], path.elements[-2::-2], strict=True):
+        amplifier.undo(path, device, field)
+        back.run(field, path, piece, backward=True)
     return math.sqrt(float((abs(field - sent) ** 2).sum() / (abs(sent) ** 2).sum()))
 
 

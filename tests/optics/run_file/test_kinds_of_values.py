@@ -43,8 +43,14 @@ VALUES = {
 #: Keys that take any text, and those that take lists.
 TEXTS = ("title", "output.file")
 LISTS = (
+<<<<<<< HEAD
     "fibre.groups",
     "fibre.betas",
+=======
+    "link.length",
+    "link.element",
+    "fibre.groups",
+>>>>>>> main
     "signal.launch_power",
     "signal.frequencies",
     "receiver.at",
@@ -92,13 +98,14 @@ def test_every_key_refuses_values_of_other_kinds(key):
             assert any(word in line for word in words)
     texts = {"text", "empty text"} if name == "title" else {"text"} & ({"text"} if name in TEXTS else set())
     lists = {"list", "empty list"} if name == "output.snapshots" else set()
+    lists |= {"list"} if name == "link.length" else set()
     assert accepted <= texts | lists | {"true"}
 
 
 @pytest.mark.parametrize(
     ("key", "value", "line"),
     [
-        ("link.length", ["80 km", "60 km"], "link.length: one value is allowed, a list of 2 was given"),
+        ("solver.step", ["1 km", "2 km"], "solver.step: one value is allowed, a list of 2 was given"),
         ("link.spans", [2, 1], "link.spans: one value is allowed, a list of 2 was given"),
         (
             "signal.modulation",

@@ -95,6 +95,49 @@ def test_bad_axes(run_file, axes, words):
         assert word in str(error.value)
 
 
+def test_axes_of_elements_and_of_other_fibres(tmp_path):
+    text = """
+[fibre]
+preset = "single-mode"
+[fibres.dcf]
+preset = "single-mode"
+beta2 = "100 ps^2/km"
+[[link.element]]
+kind = "fibre"
+length = "80 km"
+[[link.element]]
+kind = "fibre"
+fibre = "dcf"
+length = "10 km"
+[signal]
+symbol_rate = "32 GBaud"
+symbols = 64
+samples_per_symbol = 4
+launch_power = "0 dBm"
+channels = 1
+centre_frequency = "193.4 THz"
+[solver]
+step = "1 km"
+"""
+    path = tmp_path / "link.toml"
+    path.write_text(text)
+    axes = {"link.element[1].length": ["10 km", "16 km"], "fibres.dcf.beta2": ["90 ps^2/km", "110 ps^2/km"]}
+    grid = make_grid(path, axes)
+    assert grid.shape == (2, 2)
+    runs = [point.run for point in grid.points]
+    assert [run.link.element[1].length for run in runs] == [10e3, 10e3, 16e3, 16e3]
+    assert [run.fibres["dcf"].beta2 for run in runs] == pytest.approx([90e-27, 110e-27] * 2)
+    assert all(run.link.element[0].length == 80e3 for run in runs)
+    for key, line in {
+        "link.element[2].length": r"link.element\[2\].length: element 2 given; allowed: .* from 0 below 2",
+        "link.element[0].kind": "no axis of a sweep|unknown key",
+        "link.element[0].colour": "unknown key",
+        "fibres.dcf.colour": "unknown key",
+    }.items():
+        with pytest.raises(InputError, match=line):
+            make_grid(path, {key: ["1 km"]})
+
+
 def test_no_fields_in_the_result(run_file):
     run_file.write_text(run_file.read_text() + "[output]\nsave_field = true\n")
     with pytest.raises(InputError, match=r"output.save_field: true given for a sweep; allowed: false"):

@@ -11,7 +11,8 @@ from wavefabric.optics.propagation.propagate import propagate
 from wavefabric.optics.signal.receiver import Receiver
 from wavefabric.optics.signal.transmitter import Transmitter
 from wavefabric.optics.signal.wdm import WdmGrid
-from wavefabric.optics.theory.gaussian_noise import Options, Spans, nonlinear_interference
+from wavefabric.optics.theory.gaussian_noise import Options, nonlinear_interference
+from wavefabric.optics.theory.line import Spans
 from wavefabric.optics.theory.response import Steps
 from wavefabric.runtime.device import get_device
 

@@ -12,13 +12,15 @@ from wavefabric.optics import run_link
 from wavefabric.optics.fibre.presets import single_mode
 from wavefabric.optics.link.build import build_fibre
 from wavefabric.optics.link.expected import expected_of, group_expectations
+from wavefabric.optics.run_file.elements import LinkTable
 from wavefabric.optics.run_file.load import RunFile
-from wavefabric.optics.run_file.tables import FibreTable, LinkTable, ReceiverTable, SignalTable, SolverTable
+from wavefabric.optics.run_file.tables import FibreTable, ReceiverTable, SignalTable, SolverTable
 from wavefabric.optics.signal.receiver import Receiver
 from wavefabric.optics.signal.transmitter import Transmitter
 from wavefabric.optics.signal.wdm import WdmGrid
 from wavefabric.optics.theory.expected import EVALUATED, expected_quality
-from wavefabric.optics.theory.gaussian_noise import Options, Spans, nonlinear_interference
+from wavefabric.optics.theory.gaussian_noise import Options, nonlinear_interference
+from wavefabric.optics.theory.line import Spans
 from wavefabric.optics.theory.response import Steps
 
 LOSS = 0.2e-3 * math.log(10) / 10

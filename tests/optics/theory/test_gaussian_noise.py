@@ -10,7 +10,8 @@ from wavefabric.optics.fibre.fibre import Fibre
 from wavefabric.optics.fibre.presets import coupled_group, single_mode
 from wavefabric.optics.signal.transmitter import Transmitter, root_raised_cosine
 from wavefabric.optics.signal.wdm import WdmGrid
-from wavefabric.optics.theory.gaussian_noise import Options, Spans, nonlinear_interference
+from wavefabric.optics.theory.gaussian_noise import Options, nonlinear_interference
+from wavefabric.optics.theory.line import Spans
 
 LOSS = 0.2e-3 * math.log(10) / 10
 

@@ -9,7 +9,7 @@ from wavefabric.optics.signal.receiver import Receiver
 from wavefabric.optics.signal.transmitter import Transmitter
 from wavefabric.optics.signal.wdm import WdmGrid
 from wavefabric.optics.theory.expected import expected_quality
-from wavefabric.optics.theory.gaussian_noise import Spans
+from wavefabric.optics.theory.line import Spans
 
 #: OSNR (dB) over the signal-to-noise ratio of a symbol.
 OSNR = 10 * np.log10(32 / 12.5)

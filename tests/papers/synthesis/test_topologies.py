@@ -106,12 +106,19 @@ def test_only_chosen_rows_are_computed(monkeypatch):
 def test_what_has_no_schedule_keeps_its_row(monkeypatch, script, tmp_path):
     rows = [row for row in ROWS if row.fabric == "a100x1"][:1]
     none = next(row for row in ROWS if row.fabric == "ndv2x2-15" and row.collective == "all-to-all")
+    whole = module.fastest_schedule
+
+    def search(collective, fabric, *args, **options):
+        return whole(collective, fabric, *args, **options | ({"until": 0.0} if fabric.ranks == 15 else {}))
+
     monkeypatch.setattr(module, "ROWS", (*rows, none))
+    monkeypatch.setattr(module, "fastest_schedule", search)
     code, _, err = script(module, "-o", tmp_path)
     assert (code, err) == (0, "")
     _, refused = json.loads((tmp_path / "topologies.json").read_text())["rows"]
     assert (refused["seconds"], refused["ratio"]) == (None, None)
-    assert "no all-to-all found" in refused["refusal"]
+    assert "allowed: fewer GPUs, or more time" in refused["refusal"]
+    assert refused["reason"] == f"no schedule: {refused['refusal']}"
     assert (tmp_path / "topologies.png").exists()
 
 
@@ -132,6 +139,8 @@ def test_reasons():
     assert words.startswith("published without latency; rounds wait for their slowest transfer: 1e+06 µs")
     assert words.endswith("trees 3 deep fill and drain, in 11 rounds with latency each")
     assert reason(row | {"gap": 0.0, "ratio": 1.0}) == ""
+    words = reason(row | {"by": "TE-CCL", "flow": 1.05, "rounds": 4, "method": "relays, 3 deep, 2 pieces"})
+    assert words == "routes of 3 hops fill and drain, in 4 rounds with latency each"
 
 
 def test_sizes():

@@ -238,7 +238,7 @@ def test_auto_is_as_fast_as_the_fastest_of_the_registry_at_every_size(name, fast
     for algorithm in ALGORITHMS.values():
         grids = [(g, n // g) for g in range(2, n) if n % g == 0] if "grid" in algorithm.options else [None]
         radices = range(2, n + 1) if "radix" in algorithm.options else [None]
-        pieces = (1, 4, 16, 64) if algorithm.name in ("tree", "double-tree", "nvls") else (1,)
+        pieces = (1, 4, 16, 64) if algorithm.name in ("tree", "double-tree", "nvls", "nvls-tree") else (1,)
         for grid, radix, parts in product(grids, radices, pieces):
             options = {"grid": grid, "radix": radix, "pieces": parts}
             if collective in algorithm.collectives and not why_refused(
@@ -262,11 +262,26 @@ def test_auto_is_as_fast_as_the_fastest_of_the_registry_at_every_size(name, fast
         assert any(algorithm.startswith(fastest) for algorithm in chosen)
 
 
+def test_an_nvls_tree_has_what_nccl_has_in_groups_within_a_node_and_across_nodes():
+    fabric = replace(load("nodes:2x4"), multicast_switches=("node0", "node1"))
+    trees = Communication(fabric, "nvls-tree")
+    for parts in (4, 16):
+        schedule = build("nvls-tree", "all-reduce", 8, 64 * parts, pieces=parts, grid=(2, 4))
+        one = Communication(fabric, f"nvls-tree:{parts}")
+        assert one.seconds([everybody(8, 64 * MIB)]) == near(cost(schedule, fabric, MIB / parts).seconds)
+    assert trees.algorithm(everybody(8, 64 * MIB)).startswith("nvls-tree, 2x4")
+    assert trees.algorithm(call([range(4), range(4, 8)], 64 * MIB)).startswith("nvls")
+    assert trees.algorithm(call([[r, r + 4] for r in range(4)], 64 * MIB)).startswith("double-tree")
+    assert trees.algorithm(everybody(8, 64 * MIB, "all-gather")) == "ring, 2x4"
+
+
 def test_what_auto_leaves_out_is_named():
     one = everybody(8)
-    assert Communication(load("hgx-h100"), "auto").left_out(one) == {}
+    assert Communication(load("hgx-h100"), "auto").left_out(one) == {
+        "nvls-tree": "grid: none given; allowed: nodes and GPUs of each, such as 4x8 (nvls-tree)"
+    }
     left_out = Communication(load("ring:6"), "auto").left_out(everybody(6))
-    assert set(left_out) == {"squares", "nvls", "nvls-one-shot"}
+    assert set(left_out) == {"squares", "nvls", "nvls-tree", "nvls-one-shot"}
     assert left_out["nvls"] == "no switch of ring:6 multicasts and reduces"
     assert Communication(load("ring:6"), "ring").left_out(everybody(6)) == {}
     # Neighbours alone have a way.

@@ -1,6 +1,6 @@
 """Turn Pydantic's errors about the tables of a file into one line."""
 
-from typing import Any, TypeVar, get_args
+from typing import Any, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
@@ -49,12 +49,13 @@ def one_line(error: ValidationError, model: type[BaseModel], prefix: str = "") -
     faults = sorted(error.errors(), key=lambda fault: fault["type"] != "extra_forbidden")
     first = faults[0]
     path, kind, inputs, ctx = first["loc"], first["type"], first["input"], first.get("ctx", {})
+    holder, path = _holder(model, path)
     name = prefix + "".join(
         f"[{part}]" if isinstance(part, int) else f".{visible(cut(part))}" for part in path
     )
     message = str(ctx.get("error"))
     if kind == "extra_forbidden":
-        message = _unknown(str(path[-1]), inputs, _holder(model, path))
+        message = _unknown(str(path[-1]), inputs, holder)
     elif kind == "missing":
         message = "missing; allowed: a value for it"
     elif isinstance(ctx.get("error"), InputError):  # the message begins with a key of this table
@@ -69,23 +70,41 @@ def one_line(error: ValidationError, model: type[BaseModel], prefix: str = "") -
     return f"{name.removeprefix('.')}: {message}{more}"
 
 
-def _holder(model: type[BaseModel], path: tuple) -> type[BaseModel]:
-    """Return the Pydantic model of the table with the last key of ``path``, a path from ``model`` on."""
-    for part in path[:-1]:
-        if part in model.model_fields:
-            model = submodel(model.model_fields[part].annotation) or model
-    return model
+def _holder(model: type[BaseModel], path: tuple) -> tuple[type[BaseModel], tuple]:
+    """Return the model of the table with the last key of ``path``, a path from ``model`` on, and that path.
+
+    Pydantic adds to a path which of several kinds a table is; this is left out of the path that is returned.
+    """
+    kinds: dict[str, type[BaseModel]] = {}
+    keys = []
+    for position, part in enumerate(path):
+        if kinds and part in kinds:
+            model, kinds = kinds[part], {}
+            continue
+        keys.append(part)
+        if part in model.model_fields and position + 1 < len(path):
+            models = submodels(model.model_fields[part].annotation)
+            model = models[0] if len(models) == 1 else model
+            several = models if len(models) > 1 else []
+            kinds = {get_args(each.model_fields["kind"].annotation)[0]: each for each in several}
+    return model, tuple(keys)
 
 
 def submodel(annotation: Any) -> type[BaseModel] | None:
-    """Return the Pydantic model, the class of a table, in a field's annotation; None if there is none."""
+    """Return the Pydantic model, the class of a table, of a field with one table; else None."""
+    models = [] if get_origin(annotation) is dict else submodels(annotation)
+    return models[0] if len(models) == 1 else None
+
+
+def submodels(annotation: Any) -> list[type[BaseModel]]:
+    """Return the Pydantic models, classes of tables, in a field's annotation."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return annotation
-    return next((model for a in get_args(annotation) if (model := submodel(a))), None)
+        return [annotation]
+    return [model for each in get_args(annotation) for model in submodels(each)]
 
 
 def _unknown(key: str, value: Any, holder: type[BaseModel]) -> str:
     fields = {field.alias or name: field for name, field in holder.model_fields.items()}
-    keys = {name: f"[{name}]" if submodel(field.annotation) else name for name, field in fields.items()}
+    keys = {name: f"[{name}]" if submodels(field.annotation) else name for name, field in fields.items()}
     what = "table" if isinstance(value, dict) else "key"
     return f"unknown {what}{did_you_mean(key, keys, keys)}; allowed: {', '.join(keys.values())}"

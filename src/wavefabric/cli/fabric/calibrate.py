@@ -22,7 +22,9 @@ class CalibrateOptions(OutputOptions):
 
     nccl_tests: list[Path] | None = option(f"{NCCL_TESTS_HELP}; may be given again.")
     collective: str | None = option(COLLECTIVE_HELP)
-    algorithms: str | None = option("Only these of NCCL's, as NCCL_ALGO sets: ring,double-tree,nvls,direct.")
+    algorithms: str | None = option(
+        "Only these of NCCL's, as NCCL_ALGO sets: ring,double-tree,nvls,nvls-tree,direct (double-tree: Tree)."
+    )
     name: str | None = option("Of the fabric. [default: FABRIC calibrated]")
     output: Path | None = option("Fabric (TOML).", "--output", "-o", endings=(".toml",))
 
@@ -33,7 +35,8 @@ def command(
 ) -> None:
     """Fit latencies and bandwidths of a fabric to what nccl-tests measured; compare with the prediction.
 
-    Predicted is the fastest of NCCL's algorithms: ring, double-tree and, where switches add, nvls.
+    Predicted is the fastest of NCCL's algorithms: ring, double-tree and, where switches add, nvls and
+    nvls-tree.
 
     Example: wavefabric fabric calibrate hgx-h100 --nccl-tests all_reduce.txt -o calibrated.toml
     """

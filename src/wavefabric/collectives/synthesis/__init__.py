@@ -1,6 +1,6 @@
 """Find schedules with the fewest rounds, and prove by bounds or solvers that none has fewer.
 
-`circuit_search` and `link_search` model what an optical and an electrical network can carry; the rest serves
+`circuits` and `link_search` model what an optical and an electrical network can carry; the rest serves
 both. Imports `schedule`, `conditions`, `sizes` and `verify` of the parent package; no fabric.
 """
 

@@ -7,7 +7,7 @@ from wavefabric.base.errors import InputError, ensure
 from wavefabric.collectives.conditions import Layout
 from wavefabric.collectives.synthesis import deadline as clock
 from wavefabric.collectives.synthesis.bounds import link_uses
-from wavefabric.collectives.synthesis.circuit_search import CircuitSearch
+from wavefabric.collectives.synthesis.circuits.circuit_search import CircuitSearch
 from wavefabric.collectives.synthesis.demand import Demand, distances, task
 from wavefabric.collectives.synthesis.link_search import LinkSearch
 from wavefabric.collectives.synthesis.problem import Circuit, Links, OpticalNetwork, Synthesis, Undecided

@@ -1,13 +1,16 @@
 """Converts an electrical fabric to the links over which `wavefabric.collectives.synthesis` sends chunks."""
 
 from collections import defaultdict
+from dataclasses import replace
 from itertools import permutations
 
 import numpy as np
+from scipy.sparse import csr_array
 
 from wavefabric.base.errors import InputError
 from wavefabric.collectives.synthesis.demand import FAR, distances
 from wavefabric.collectives.synthesis.problem import Links
+from wavefabric.collectives.synthesis.relays import Pairs
 from wavefabric.collectives.synthesis.translated_trees import shifted
 from wavefabric.fabric.electrical.fabric import Fabric
 from wavefabric.fabric.electrical.static_routes import resource_use, static_routes
@@ -78,3 +81,20 @@ def translation_loads(fabric: Fabric, shape: tuple[int, ...]) -> tuple[np.ndarra
         steps.append(step)
         loads.append(use.seconds(np.ones(fabric.ranks)))
     return np.array(steps, np.int64), np.array(loads).T if loads else np.zeros((0, 0))
+
+
+def adjacent_pairs(fabric: Fabric) -> Pairs:
+    """Return the pairs of GPUs between which no other GPU lies, and the links and ports that they share.
+
+    Where `Fabric.flow_bandwidth` limits single transfers, a pair is a link too.
+    """
+    first_wire = static_routes(replace(fabric, forwards=False)).table
+    pairs = np.argwhere((first_wire[: fabric.ranks] >= 0) & ~np.eye(fabric.ranks, dtype=bool))
+    use = resource_use(fabric, *pairs.T)
+    rows, columns, number = use.resource, use.pair, np.arange(len(pairs))
+    seconds, count = use.fraction / use.capacity[use.resource], use.capacity.size
+    if fabric.flow_bandwidth is not None:
+        rows, columns = np.r_[rows, count + number], np.r_[columns, number]
+        seconds, count = np.r_[seconds, np.full(len(pairs), 1 / fabric.flow_bandwidth)], count + len(pairs)
+    loads = csr_array((seconds, (rows, columns)), shape=(count, len(pairs)))
+    return Pairs(pairs, loads, fabric.alpha + use.latency)

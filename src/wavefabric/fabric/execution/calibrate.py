@@ -23,7 +23,7 @@ from wavefabric.fabric.io.nccl_tests import NcclTestsTable, NcclTestsTime
 
 #: Algorithms of the registry that NCCL has, by collective operation; it sends the others point to point.
 NCCL_ALGORITHMS = {
-    "all-reduce": ("ring", "double-tree", "nvls"),
+    "all-reduce": ("ring", "double-tree", "nvls", "nvls-tree"),
     **dict.fromkeys(("all-gather", "reduce-scatter"), ("ring", "nvls")),
     **dict.fromkeys(("broadcast", "reduce"), ("ring",)),
     **dict.fromkeys(("all-to-all", "gather", "scatter"), ("direct",)),
@@ -138,12 +138,18 @@ def _rows(fabric: Fabric, table: NcclTestsTable, model: str, algorithms: Sequenc
     ensure(wanted, "algorithms", refusals, f"others of {', '.join(possible)}")
     predictions: dict[Choice, Callable[[float, Fabric], float]] = {}
     for choice, schedule in pool.candidates(table.collective, table.ranks, wanted):
+        try:
+            cost(schedule, fabric, 1.0, "alpha-beta")
+        except InputError as error:  # such as switches that add up within nodes alone
+            refusals = refusals or str(error)
+            continue
         if model != "kernel":
             predictions[choice] = lambda size, on, schedule=schedule: cost(schedule, on, size, model).seconds
             continue
         for protocol in protocols_for(schedule):
             plan, key = compile_plan(schedule, protocol), replace(choice, protocol=protocol)
             predictions[key] = lambda size, on, plan=plan: plan_seconds(plan, on, size, table.graph)
+    ensure(predictions, "algorithms", refusals, f"others of {', '.join(possible)}")
     elements = pool.elements_of(table.ranks)
     return [_Row(table, row, row.bytes / elements, predictions) for row in table.rows]
 

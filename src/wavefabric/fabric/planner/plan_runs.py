@@ -243,7 +243,11 @@ def _fibre_run(path: Path) -> FibreRun:
 
     settings = load(path)
     fibre = build_fibre(settings, lambda _: None)
-    grid, step, link = build_transmitter(settings, fibre.modes).grid, settings.solver.step, settings.link
-    steps = link.spans * step_count(link.length, step, section_count(settings)) if step else 0
+    grid, step = build_transmitter(settings, fibre.modes).grid, settings.solver.step
+    tables = settings.fibre_tables()
+    steps = 0
+    for piece in settings.link.pieces if step else ():
+        assert step is not None
+        steps += step_count(piece.length, step, section_count(tables[piece.table], piece.length))
     propagation, cuts = propagation_options(settings), LinkPath.boundaries(settings, fibre)
     return FibreRun(fibre, grid.samples, propagation, steps, cuts)

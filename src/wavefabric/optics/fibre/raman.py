@@ -12,11 +12,18 @@ from numpy.typing import ArrayLike, NDArray
 
 from wavefabric.base.arguments import instance, numbers, positive
 from wavefabric.base.errors import InputError
-from wavefabric.base.units import show
+from wavefabric.base.units import PLANCK, show
 from wavefabric.optics.fibre.csv_files import Array
 from wavefabric.optics.fibre.fibre import N2_SILICA, Fibre
 from wavefabric.optics.fibre.spectra import LossSpectrum, RamanGain
 
+#: Relative local error of ∫P dz per step (Dormand and Prince's method of eighth order).
+TOLERANCE = 1e-9
+#: Most times that waves of both directions are solved for, in turn; nodes along z for noise.
+_ITERATIONS, _QUADRATURE = 100, 64
+#: Distance of two frequencies, Hz, within which light scatters nothing: the Raman gain vanishes there.
+_NEAR = 1e9
+BOLTZMANN = 1.380_649e-23  # J/K
 _KNOTS = 50e9  # spacing for the gain over a band, Hz: silica has no feature below 0.5 THz
 
 
@@ -37,6 +44,7 @@ class PowerEvolution:
     overlap: Array  # intensity overlaps of the groups, (G, G), 1/m²
     gain: RamanGain
     _energy: Callable[[Array], Array]  # ∫₀^z P dz' by channel and group, (C·G, Z), W m
+    backward: NDArray[np.bool_]  # whether a channel travels from the end to the beginning, (C,)
 
     def log_gain(self, z: ArrayLike | None = None, frequencies: ArrayLike | None = None) -> Array:
         """Return ln of the Raman power gain of each of G groups at F ``frequencies``: (F, G), or (F, G, Z).
@@ -57,8 +65,38 @@ class PowerEvolution:
 
     def power(self, z: ArrayLike | None = None) -> Array:
         """Return the power of each channel and mode in W, (C, M) or (C, M, Z)."""
-        loss = np.multiply.outer(self.alpha, self._positions(z))
-        return (self.launch_power.T * np.exp(self.log_gain(z)[:, self.group] - loss).T).T
+        z = self._positions(z)
+        gain = self.log_gain(z)[:, self.group] - np.multiply.outer(self.alpha, z)
+        if (back := self.backward).any():  # such a channel has got the gain from the end to z
+            whole = self.log_gain()[:, self.group] - self.alpha * self.length
+            gain[back] = (whole[back].reshape(*whole[back].shape, *[1] * z.ndim)) - gain[back]
+        return (self.launch_power.T * np.exp(gain).T).T
+
+    def noise_density(self, frequencies: ArrayLike, temperature: float = 300.0) -> Array:
+        """Return the density of spontaneous Raman scattering at the end, W/Hz per field row: (F, G).
+
+        Light at the frequency f gets hν K P (1 + η) from each channel above it and hν |K| P η from each
+        below, per length, with the phonons η = 1/(exp(h Δf/(k T)) − 1), and then gain and loss to the end.
+        ``temperature`` in K. V. E. Perlin, H. G. Winful, J. Lightwave Technol. 20 (2002) 250,
+        doi 10.1109/50.983239.
+        """
+        f = _optical(frequencies)
+        z = self.length / 2 * (1 + np.polynomial.legendre.leggauss(_QUADRATURE)[0])
+        weights = self.length / 2 * np.polynomial.legendre.leggauss(_QUADRATURE)[1]
+        members = np.equal.outer(self.group, np.arange(len(self.overlap))).astype(float)
+        powers = np.einsum("cmz,mg->cgz", self.power(z), members)
+        shift = np.subtract.outer(self.frequencies, f).T
+        near = np.abs(shift) < _NEAR  # gain vanishes there, the phonons diverge
+        energy = PLANCK * np.where(near, _NEAR, np.abs(shift)) / (BOLTZMANN * temperature)
+        phonons = 1 / np.expm1(np.minimum(energy, 700.0))
+        coupling = self.gain.coupling(f, self.frequencies)
+        emitted = np.where(near, 0.0, abs(coupling) * (phonons + (shift > 0)))
+        rate = PLANCK * f[:, None, None] * np.einsum("fc,cgz,hg->fhz", emitted, powers, self.overlap)
+        order = np.argsort(self.frequencies)
+        loss = np.array([np.interp(f, self.frequencies[order], each[order]) for each in self.alpha.T])
+        loss = (members.T @ loss / members.sum(axis=0)[:, None]).T
+        left = self.log_gain(frequencies=f)[..., None] - self.log_gain(z, f)
+        return (rate * np.exp(left - loss[..., None] * (self.length - z))) @ weights
 
     def amplitude(self, frequencies: ArrayLike, start: float = 0.0, stop: float | None = None) -> Array:
         """Return each group's Raman field gain from ``start`` to ``stop`` (m) at F ``frequencies``: (G, F).
@@ -88,14 +126,15 @@ def power_evolution(
     *,
     overlap: ArrayLike | None = None,
     groups: ArrayLike | None = None,
-    tolerance: float = 1e-9,
+    backward: ArrayLike | None = None,
 ) -> PowerEvolution:
     """Compute the powers of C channels in M modes along a span under loss and stimulated Raman scattering.
 
         dP_ia/dz = −α_ia P_ia + P_ia Σ_j K_ij Σ_b f_ab P_jb,
 
-    with K_ij of `RamanGain.coupling` and the intensity overlaps f_ab. All waves travel forwards; pumps are
-    channels. Quantities may be text with a unit. `InputError` if one is out of range or does not fit.
+    with K_ij of `RamanGain.coupling` and the intensity overlaps f_ab. Pumps are channels; those that are
+    ``backward`` travel from the end to the beginning (dz < 0), and their launch power is that at the end.
+    Quantities may be text with a unit. `InputError` if one is out of range or does not fit.
 
     - ``frequencies`` (C,): optical, Hz, in any order. ``length`` in m.
     - ``launch_power``: W; one number, (C,), or (C, M). Without ``groups`` the shape (C, M) sets M; else
@@ -105,13 +144,11 @@ def power_evolution(
       symmetric. None: 1/A for all, with the area A of ``gain``.
     - ``groups`` (M,): whole numbers, equal for modes that share a row of ``overlap``; rows are in ascending
       order of these numbers. None: one row per mode, or a single row for all modes without ``overlap``.
-    - ``tolerance``: relative local error of ∫P dz per step (Dormand and Prince's method of eighth order).
+    - ``backward`` (C,): whether a channel travels backward; None for none.
 
     Source for one mode: M. Zirngibl, Electron. Lett. 34, 789 (1998), doi 10.1049/el:19980555.
     """
     f, length = _optical(frequencies), positive(length, "m", "length")
-    if not 0 < tolerance < 1:
-        raise InputError(f"tolerance: {tolerance!r} given; allowed: between 0 and 1")
     launch = numbers(launch_power, "W", "launch_power")
     single = np.arange(launch.shape[1] if launch.ndim == 2 else 1) * (overlap is not None)
     numbering = single if groups is None else np.asarray(groups)
@@ -128,18 +165,39 @@ def power_evolution(
         raise InputError(f"overlap: {actual} given; allowed: shape {square}, symmetric, 0 or more")
     coupling, members = gain.coupling(f, f), np.equal.outer(group, np.arange(len(matrix))).astype(float)
 
+    back = np.zeros(len(f), bool) if backward is None else np.asarray(backward, bool)
+    if back.shape != f.shape:
+        raise InputError(f"backward: shape {back.shape} given; allowed: {f.shape}")
+    #: ∫P dz over the whole length, on which backward channels depend.
+    whole = np.zeros((len(f), len(matrix)))
+    if back.any():
+        whole = (launch * length * np.exp(-loss * length / 2)) @ members
+
     def power(z, energy):
-        raman = coupling @ energy.reshape(len(f), -1) @ matrix.T
-        return (launch * np.exp(-loss * z) @ members * np.exp(raman)).reshape(-1)
+        energy, passed = energy.reshape(len(f), -1), z
+        raman = coupling @ energy @ matrix.T
+        if back.any():
+            raman = np.where(back[:, None], coupling @ (whole - energy) @ matrix.T, raman)
+            passed = np.where(back[:, None], length - z, z)
+        return (launch * np.exp(-loss * passed) @ members * np.exp(raman)).reshape(-1)
 
     start = np.zeros(len(f) * len(matrix))
-    floor = tolerance * length * (float(power(0.0, start).max()) or 1.0)
-    with np.errstate(over="ignore", invalid="ignore"):  # a trial step that is too long is taken again
-        how = {"method": "DOP853", "dense_output": True, "rtol": tolerance, "atol": floor}
-        result = scipy.integrate.solve_ivp(power, (0, length), start, **how)
+    floor = TOLERANCE * length * (float(power(0.0, start).max()) or 1.0)
+    for _ in range(_ITERATIONS if back.any() else 1):
+        with np.errstate(over="ignore", invalid="ignore"):  # a trial step that is too long is taken again
+            how = {"method": "DOP853", "dense_output": True, "rtol": TOLERANCE, "atol": floor}
+            result = scipy.integrate.solve_ivp(power, (0, length), start, **how)
+        if not result.success:
+            break
+        before, whole = whole, result.y[:, -1].reshape(whole.shape)
+        if np.abs(whole - before).max() <= 1e3 * TOLERANCE * np.abs(whole).max():
+            break
+        whole = (before + whole) / 2  # half of the change, so that it converges
+    else:
+        result.success = not back.any()
     if not result.success:
         raise InputError(f"launch_power: up to {launch.max():g} W given, not solvable; allowed: less")
-    return PowerEvolution(f, launch, loss, length, group, matrix, gain, result.sol)
+    return PowerEvolution(f, launch, loss, length, group, matrix, gain, result.sol, back)
 
 
 def _optical(frequencies: ArrayLike) -> Array:
@@ -193,6 +251,7 @@ def raman_evolution(
     loss: LossSpectrum | None = None,
     *,
     overlap: ArrayLike | None = None,
+    backward: ArrayLike | None = None,
 ) -> PowerEvolution:
     """Compute the powers of channels and modes along ``length`` m of a `Fibre`; see `power_evolution`.
 
@@ -205,7 +264,7 @@ def raman_evolution(
     matrix = intensity_overlap(fibre) if overlap is None else overlap
     alpha = fibre.alpha[None, :] if loss is None else loss.of_modes(frequencies, fibre)
     powers = frequencies, launch_power, length, alpha, gain or RamanGain.silica()
-    return power_evolution(*powers, overlap=matrix, groups=groups)
+    return power_evolution(*powers, overlap=matrix, groups=groups, backward=backward)
 
 
 def raman_tilt(

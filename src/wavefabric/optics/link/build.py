@@ -20,8 +20,13 @@ from wavefabric.optics.link.path import LinkPath
 from wavefabric.optics.propagation.phase_groups import exchange_form
 from wavefabric.optics.propagation.propagate import PropagationOptions
 from wavefabric.optics.propagation.rank_modes import split_modes
+<<<<<<< HEAD
 from wavefabric.optics.run_file.load import RunFile
 from wavefabric.optics.run_file.tables import DESIGN_WAVELENGTH
+=======
+from wavefabric.optics.run_file.load import DESIGN_WAVELENGTH, RunFile
+from wavefabric.optics.run_file.tables import FibreTable
+>>>>>>> main
 from wavefabric.optics.run_file.values import POWER_FORMS
 from wavefabric.optics.signal.equaliser import Equaliser
 from wavefabric.optics.signal.receiver import Receiver
@@ -54,8 +59,9 @@ class SharedParts:
 
 
 def fibre_key(run: RunFile) -> Hashable:
-    """Return a key for `SharedParts`: the settings of a run that determine its fibre."""
-    return run.sections()["run file, fibre"], run.signal.centre
+    """Return a key for `SharedParts`: the settings of a run that determine its fibres."""
+    sections = run.sections()
+    return sections["run file, fibre"], sections["run file, fibres"], run.signal.centre
 
 
 def propagator_key(run: RunFile) -> Hashable:
@@ -71,16 +77,34 @@ def back_to_back_key(run: RunFile) -> Hashable:
     return run.solver.precision, *(sections[f"run file, {name}"] for name in ("seed", "signal", "receiver"))
 
 
-def build_fibre(run: RunFile, warn: Callable[[str], None] | None = None) -> Fibre:
-    """Build the fibre of a run file, with β expanded at the middle frequency of the channels.
+def build_fibres(run: RunFile, warn: Callable[[str], None] | None = None) -> dict[str, Fibre]:
+    """Build the fibres of a run file by their tables' keys: "fibre" and "fibres.NAME"; see `build_fibre`."""
+    fibres = {}
+    for key, table in run.fibre_tables().items():
+        try:
+            fibres[key] = build_fibre(run, warn, table)
+        except InputError as error:
+            raise error if key == "fibre" else InputError(f"{key}: {error}") from None
+    return fibres
+
+
+def build_fibre(
+    run: RunFile, warn: Callable[[str], None] | None = None, table: FibreTable | None = None
+) -> Fibre:
+    """Build the fibre of a run file's [fibre], or of ``table``, with β expanded at the channels' middle.
 
     This frequency is zero in the field. Numbers in the run file (tables, presets, β2, β3 and γ) hold at
     `fibre.wavelength`; `at_frequency` converts them. The indices of an index profile hold at
     `fibre.wavelength` too, and its modes are solved for at the middle frequency.
     """
+<<<<<<< HEAD
     table = run.fibre
     dispersion = [key for key in KEYS if key in type(table).model_fields and key != "dispersion_csv"]
     keys = table.present("attenuation", "n2", "gamma", "wavelength", "a_eff", *dispersion)
+=======
+    table = table or run.fibre
+    keys = table.present("attenuation", "n2", "gamma", "wavelength", "beta2", "beta3")
+>>>>>>> main
     options: dict[str, Any] = {key: getattr(table, key) for key in keys}
     centre = run.signal.centre
     if table.preset in SINGLE_MODES:
@@ -150,8 +174,8 @@ def check_start(run: RunFile, ranks: int, output: str | Path | None = None, forc
     """
     result_writer(run, output, force)
     exchange_form(run.solver.exchange, run.solver.kerr)
-    if run.fibre.profile is None or run.fibre.modes_csv is not None:
-        fibre = build_fibre(run, lambda _: None)  # the run itself warns
+    if all(table.profile is None or table.modes_csv is not None for table in run.fibre_tables().values()):
+        fibre = build_fibres(run, lambda _: None)["fibre"]  # the run itself warns
         build_receiver(run, build_transmitter(run, fibre.modes), fibre)
         split_modes(fibre.modes, ranks, LinkPath.boundaries(run, fibre))
 

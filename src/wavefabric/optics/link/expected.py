@@ -1,5 +1,6 @@
 """Predict results of a run file before the run: warnings, and theory's expectations, stored in the result."""
 
+import dataclasses
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -13,20 +14,26 @@ from wavefabric.base.system.progress import warn
 from wavefabric.base.units import db
 from wavefabric.optics.fibre.fibre import Fibre
 from wavefabric.optics.fibre.raman import raman_tilt, tilt_bound
-from wavefabric.optics.link.build import build_fibre, build_receiver, build_transmitter
-from wavefabric.optics.link.path import amplifier_gain, section_count
+from wavefabric.optics.link.build import build_fibres, build_receiver, build_transmitter
+from wavefabric.optics.link.elements import FibrePiece
+from wavefabric.optics.link.line import element_rows, line_of
+from wavefabric.optics.link.path import SPECTRAL, LinkPath
 from wavefabric.optics.link.spectral_gain import overlap_of
+from wavefabric.optics.propagation.rank_modes import RankModes
 from wavefabric.optics.propagation.resonance import StepLimit, delay_spread, metres, step_limit
+from wavefabric.optics.run_file.elements import AmplifierElement
 from wavefabric.optics.run_file.load import RunFile, run_file
 from wavefabric.optics.signal.transmitter import Transmitter
 from wavefabric.optics.theory.expected import PARTS, Expectation, expected_quality
-from wavefabric.optics.theory.gaussian_noise import Options, Spans
+from wavefabric.optics.theory.gaussian_noise import Options
 from wavefabric.optics.theory.response import QUADRATURES, Steps
 
 #: Change of a channel in a span, dB, above which Raman scattering should be included.
 RAMAN_DB = 0.3
 #: Largest number of channels for which this change is estimated, in about a second.
 _MOST_CHANNELS = 1000
+#: Fraction of a fibre's dispersion that is not proportional to the reference's, above which theory warns.
+_UNLIKE = 0.1
 #: Unit and meaning of the values of an `Expectation` that a result file stores.
 _KEPT = {
     "q_squared_db": ("dB", "Q squared by mode and channel that theory expects"),
@@ -46,19 +53,25 @@ def resonance(fibre: Fibre, transmitter: Transmitter) -> StepLimit:
 
 def warnings_before(
     settings: RunFile,
-    fibre: Fibre,
-    transmitter: Transmitter,
-    steps: int | None,
+    path: LinkPath,
+    steps: dict[FibrePiece, int | None],
     expected: dict[str, Expectation] | None = None,
 ) -> list[str]:
     """Return warnings about a run's steps, delays, equaliser taps and missing Raman scattering.
 
-    ``steps`` is the number of steps per span, None if unknown. With ``expected``, theory's prediction by
-    receiver position, the warning about steps says by how much they lower Q².
+    ``steps`` is the number of steps in each piece of fibre, None if unknown. With ``expected``, theory's
+    prediction by receiver position, the warning about steps says by how much they lower Q².
     """
-    warnings = []
-    limit = resonance(fibre, transmitter)
-    if steps is not None and (step := settings.link.length / steps) > limit.step:
+    warnings, transmitter = [], path.transmitter
+    window = transmitter.grid.duration
+    limits = {key: resonance(medium.fibre, transmitter) for key, medium in path.media.items()}
+    long = [
+        (piece.length / number / limits[piece.medium].step, piece.length / number, limits[piece.medium])
+        for piece, number in steps.items()
+        if number is not None and _kerr(path.medium(piece).fibre)
+    ]
+    excess, step, limit = max(long, key=lambda each: each[0], default=(0.0, 0.0, None))
+    if limit is not None and excess > 1:
         cost = "a shorter step, or --verify-step, tells how much of it is numerical"
         if expected:
             last = max(expected.values(), key=lambda one: one.distance)
@@ -66,11 +79,11 @@ def warnings_before(
                 loss = np.nanmax(10 * np.log10(last.noise / (last.noise - last.numerical)), initial=0.0)
             cost = f"theory expects these steps to cost up to {loss:.2g} dB of Q²"
         warnings.append(f"solver.step: {above_limit(step, limit)}; {cost}")
-    if text := _raman_left_out(settings, fibre, transmitter):
+    if text := _raman_left_out(settings, path):
         warnings.append(text)
-    length = settings.link.length * settings.link.spans
+    length, beta = path.through(len(path.span_ends))
+    fibre = dataclasses.replace(path.fibre, beta=beta)
     spread, (slow, fast) = delay_spread(fibre)
-    window = transmitter.grid.duration
     if spread * length > window:
         difference = f"{slow} and {fast} are {spread * length * 1e9:.3g} ns apart after {length / 1e3:g} km"
         symbols = f"{math.ceil(spread * length * transmitter.grid.symbol_rate)} symbols would hold the delay"
@@ -87,22 +100,31 @@ def warnings_before(
     return warnings
 
 
-def _raman_left_out(settings: RunFile, fibre: Fibre, transmitter: Transmitter) -> str:
+def _kerr(fibre: Fibre) -> bool:
+    """Return whether a fibre has a Kerr effect, without which nothing depends on the step."""
+    return bool(fibre.gamma) and bool(fibre.kappa.any())
+
+
+def _raman_left_out(settings: RunFile, path: LinkPath) -> str:
     """Return a warning if a run omits Raman scattering that changes a channel by over `RAMAN_DB`; else ""."""
-    grid, table = transmitter.grid, settings.fibre
-    if table.raman is not None or grid.channels > _MOST_CHANNELS:
-        return ""
-    try:
-        overlap = overlap_of(table, fibre)
-    except InputError:  # not known
-        return ""
-    link = fibre, grid.frequencies, transmitter.powers(fibre.modes).T, settings.link.length
-    if (tilt := tilt_bound(*link, overlap)) > RAMAN_DB:
-        tilt = raman_tilt(*link, overlap=overlap)
-    if tilt <= RAMAN_DB:
-        return ""
-    effect = f"Raman scattering would change a channel by {tilt:.2g} dB in a span"
-    return f"fibre.raman: left out; {effect}, and a table [fibre.raman] takes it along"
+    transmitter, tables = path.transmitter, settings.fibre_tables()
+    grid = transmitter.grid
+    longest = {piece.medium[0]: piece for piece in sorted(path.pieces, key=lambda piece: piece.length)}
+    for key, piece in longest.items():
+        fibre, table = path.medium(piece).fibre, tables[key]
+        if table.raman is not None or grid.channels > _MOST_CHANNELS:
+            continue
+        try:
+            overlap = overlap_of(table, fibre)
+        except InputError:  # not known
+            continue
+        link = fibre, grid.frequencies, transmitter.powers(fibre.modes).T, piece.length
+        if (tilt := tilt_bound(*link, overlap)) > RAMAN_DB:
+            tilt = raman_tilt(*link, overlap=overlap)
+        if tilt > RAMAN_DB:
+            effect = f"Raman scattering would change a channel by {tilt:.2g} dB in a span"
+            return f"{key}.raman: left out; {effect}, and a table [{key}.raman] takes it along"
+    return ""
 
 
 def above_limit(step: float, limit: StepLimit) -> str:
@@ -115,48 +137,69 @@ def above_limit(step: float, limit: StepLimit) -> str:
 
 def left_out(run: RunFile) -> str:
     """Return the key of the first effect that a run includes but theory does not; "" if there is none."""
-    fibre, link, receiver = run.fibre, run.link, run.receiver
-    coupling = fibre.random_coupling
-    present = {
-        "fibre.raman": fibre.raman,
-        "fibre.attenuation_csv": fibre.attenuation_csv,
-        "fibre.attenuation_slope": fibre.attenuation_slope,
-        "fibre.random_coupling.between_groups": coupling and coupling.between_groups,
-        "link.mode_dependent_gain": link.mode_dependent_gain,
-        "link.gain_tilt": link.gain_tilt,
-        "receiver.back_propagation": receiver.back_propagation,
+    present: dict[str, Any] = {}
+    for name, fibre in run.fibre_tables().items():
+        coupling = fibre.random_coupling
+        present |= {f"{name}.{key}": getattr(fibre, key) for key in SPECTRAL}
+        present[f"{name}.random_coupling.between_groups"] = coupling and coupling.between_groups
+    amplifiers = [each for each in run.link.elements if isinstance(each, AmplifierElement)]
+    for key in ("mode_dependent_gain", "gain_tilt"):
+        present[f"link.{key}"] = any(getattr(each, key) for each in amplifiers)
+    present |= {
+        "receiver.back_propagation": run.receiver.back_propagation,
         "signal.waveform": run.signal.waveform,
     }
     return next((key for key, value in present.items() if value), "")
 
 
 def expected_of(
-    run: RunFile | str | Path, fibre: Fibre | None = None, warn: Callable[[str], None] = warn
+    run: RunFile | str | Path,
+    fibres: dict[str, Fibre] | Fibre | None = None,
+    warn: Callable[[str], None] = warn,
 ) -> dict[str, Expectation]:
     """Return a dictionary from receiver position, named as in ``/received``, to theory's `Expectation` there.
 
-    ``fibre`` is the fibre of the run; None: it is built. A fixed step above the resonance limit causes
-    spurious interference: its power is the ``numerical`` of an `Expectation` if the integrator is one of
-    `QUADRATURES`, else that is 0. ``warn`` is called with one line if the run includes an effect that theory
-    omits. InputError as for a run.
+    ``fibres`` are the fibres of the run (`build_fibres`); None: they are built. In a link of equal spans a
+    fixed step above the resonance limit causes spurious interference: its power is the ``numerical`` of an
+    `Expectation` if the integrator is one of `QUADRATURES`, else that is 0. ``warn`` is called with one line
+    if the run includes an effect that theory omits, or simplifies. InputError as for a run.
     """
     run = run_file(run)
     if key := left_out(run):
         warn(f"{key}: theory leaves it out; only a run has it")
-    fibre = fibre or build_fibre(run, lambda _: None)
-    transmitter, link, solver = build_transmitter(run, fibre.modes), run.link, run.solver
+    fibres = fibres or build_fibres(run, lambda _: None)
+    fibre = fibres if isinstance(fibres, Fibre) else fibres["fibre"]
+    transmitter, solver = build_transmitter(run, fibre.modes), run.solver
     receiver, grid = build_receiver(run, transmitter, fibre), transmitter.grid
-    options = Options(symbols=grid.symbols)
-    if solver.step is not None and solver.integrator in QUADRATURES:
-        steps = Steps(solver.step, solver.integrator, section_count(run))
-        if steps.actual_step(link.length) > resonance(fibre, transmitter).step:
+    path = LinkPath(run, fibres, transmitter, RankModes((0, fibre.modes)))
+    line, options = line_of(path), Options(symbols=grid.symbols)
+    half_band = float(abs(grid.offsets).max()) + grid.symbol_rate
+    worst = max((line.compared(each.fibre, half_band)[2] for each in set(line.parts)), default=0.0)
+    if worst > _UNLIKE:
+        how = f"theory takes the dispersion of all fibres as proportional, which leaves {worst:.0%} of it"
+        warn(f"link: {how}; interference of unlike pieces is approximate")
+    parts, _ = line.repeated
+    if solver.step is not None and solver.integrator in QUADRATURES and len(parts) == 1:
+        steps = Steps(solver.step, solver.integrator, path.pieces[0].section_count)
+        if steps.actual_step(parts[0].length) > resonance(path.fibre, transmitter).step:
             options = Options(symbols=grid.symbols, steps=steps, sample_rate=grid.sample_rate)
-    spans = Spans(link.length, link.spans, amplifier_gain(link, fibre))
-    at, joint = run.receiver.spans(link.spans), run.receiver.sets(fibre.group_sizes)
-    expected = expected_quality(fibre, receiver, spans, link.noise_figure, at, options, joint)
+    at, joint = run.receiver.spans(line.count), run.receiver.sets(fibre.group_sizes)
+    expected = expected_quality(fibre, receiver, line, None, at, options, joint)
     if not run.receiver.back_to_back:
         del expected["back_to_back"]
     return expected
+
+
+def expected_elements(
+    run: RunFile | str | Path, fibres: dict[str, Fibre] | None = None
+) -> list[dict[str, Any]]:
+    """Return what theory expects of the signal after each element of a link; see `element_rows`."""
+    run = run_file(run)
+    fibres = fibres or build_fibres(run, lambda _: None)
+    fibre = fibres["fibre"]
+    transmitter = build_transmitter(run, fibre.modes)
+    path = LinkPath(run, fibres, transmitter, RankModes((0, fibre.modes)))
+    return element_rows(path, build_receiver(run, transmitter, fibre))
 
 
 def group_expectations(expected: dict[str, Expectation], fibre: Fibre) -> list[dict[str, Any]]:

@@ -2,108 +2,250 @@
 
 import dataclasses
 import math
+from collections import Counter
 from copy import copy
-from functools import cache, partial
+from dataclasses import dataclass
+from functools import cache, lru_cache, partial
 from itertools import pairwise
 
 import numpy as np
 
 from wavefabric.base.errors import InputError
+from wavefabric.base.units import db
 from wavefabric.optics.fibre.fibre import Array, Fibre, shift_expansion
+from wavefabric.optics.fibre.raman import PowerEvolution
 from wavefabric.optics.fibre.random_coupling import ModeMixing, RandomCoupling, total
+from wavefabric.optics.link.elements import (
+    BandFilter,
+    FibrePiece,
+    LinkAmplifier,
+    Lumped,
+    LumpedLoss,
+    ModeCoupler,
+    saturated_gain,
+)
 from wavefabric.optics.link.spectral_gain import SpectralGain, filter_band
-from wavefabric.optics.propagation.operators import FibreOperators
 from wavefabric.optics.propagation.operators_ranks import PowerExchange
-from wavefabric.optics.propagation.propagate import PropagationOptions, Propagator
 from wavefabric.optics.propagation.rank_modes import RankModes, split_modes
 from wavefabric.optics.propagation.step_size import Sections
+from wavefabric.optics.run_file.elements import (
+    AmplifierElement,
+    FibreElement,
+    FilterElement,
+    LossElement,
+    MixingElement,
+)
 from wavefabric.optics.run_file.load import RunFile
-from wavefabric.optics.run_file.tables import LinkTable
-from wavefabric.optics.signal.amplifier import Amplifier
+from wavefabric.optics.run_file.tables import FibreTable
 from wavefabric.optics.signal.transmitter import Transmitter
 from wavefabric.optics.signal.wdm import WdmGrid
-from wavefabric.optics.theory.gaussian_noise import Spans
 from wavefabric.runtime.device import philox
 from wavefabric.runtime.exchange.communicator import Communicator
 
 #: Keys of [fibre] by which gain or loss depends on frequency.
-_SPECTRAL = ("raman", "attenuation_csv", "attenuation_slope")
+SPECTRAL = ("raman", "attenuation_csv", "attenuation_slope")
 #: Longest piece of fibre that one filter represents, m: a tenth of an effective length.
 FILTER_SPACING = 2e3
 #: Number of samples of a row that a rank sends at once if ranks couple rows.
 _CHUNK = 1 << 14
+#: Largest loss between two amplifiers, in nepers of power: 200 dB.
+_MOST_LOSS = 46.0
 
 
-def amplifier_gain(link: LinkTable, fibre: Fibre) -> float:
-    """Return the power gain of an amplifier: from the run file, else exactly the mean loss of a span."""
-    if link.gain is not None:
-        return 10 ** (link.gain / 10)
-    try:
-        return Spans(link.length).amplifier_gain(fibre)
-    except InputError as error:
-        raise InputError(f"link.{error}") from None
+def random_coupling(table: FibreTable, seed: int) -> RandomCoupling | None:
+    """Return the random coupling of a fibre's table ``random_coupling``, or None."""
+    coupling = table.random_coupling
+    return None if coupling is None else RandomCoupling(**coupling.model_dump(), seed=seed)
 
 
-def random_coupling(run: RunFile) -> RandomCoupling | None:
-    """Return the random coupling of [fibre.random_coupling], or None."""
-    table = run.fibre.random_coupling
-    return None if table is None else RandomCoupling(**table.model_dump(), seed=run.seed)
+def section_count(table: FibreTable, length: float, seed: int = 0) -> int:
+    """Return the number of equal sections of ``length`` m of fibre; coupling or filters act at their ends."""
+    if (coupling := random_coupling(table, seed)) is not None:
+        return coupling.sections(length)
+    return math.ceil(length / FILTER_SPACING) if table.present(*SPECTRAL) else 1
 
 
-def section_count(run: RunFile) -> int:
-    """Return the number of equal sections of a span; random coupling or filters act at their ends."""
-    if (coupling := random_coupling(run)) is not None:
-        return coupling.sections(run.link.length)
-    return math.ceil(run.link.length / FILTER_SPACING) if run.fibre.present(*_SPECTRAL) else 1
+@dataclass
+class LinkFibre:
+    """Holds what the pieces of one fibre share; rows of the fibre have delays if they couple at random."""
+
+    fibre: Fibre
+    coupling: RandomCoupling | None
+    spectral: SpectralGain | None
+    #: Phase of the rows per length, rad/m, if the field is not expanded about the fibre's centre.
+    row_phase: Array | None = None
 
 
 class LinkPath:
-    """Models the spans of a link: fibre in sections, amplifiers, mode coupling; also the inverse of all this.
+    """Models a link as a list of elements: pieces of fibre and lumped elements; also the inverse of all this.
 
-    ``fibre`` is the fibre of the run file, with delays of its rows if they couple at random. `InputError` if
-    settings of several tables of the run file conflict.
+    ``fibres`` has the `Fibre` of each table of the run file, by its key ("fibre", "fibres.NAME"); a single
+    one is [fibre]. `InputError` if settings of several tables of the run file conflict.
     """
 
     @classmethod
-    def of_rank(cls, comm: Communicator, run: RunFile, fibre: Fibre, transmitter: Transmitter) -> "LinkPath":
+    def of_rank(
+        cls, comm: Communicator, run: RunFile, fibres: dict[str, Fibre] | Fibre, transmitter: Transmitter
+    ) -> "LinkPath":
         """Create the path for one rank of ``comm``, with this rank's part of the modes."""
+        fibre = fibres if isinstance(fibres, Fibre) else fibres["fibre"]
         ends = split_modes(fibre.modes, comm.size, cls.boundaries(run, fibre))
-        path = cls(run, fibre, transmitter, RankModes(ends, comm.rank))
+        path = cls(run, fibres, transmitter, RankModes(ends, comm.rank))
         path.ranks = CoupledRanks(comm, path.local_modes) if comm.size > 1 else None
         return path
 
-    def __init__(self, run: RunFile, fibre: Fibre, transmitter: Transmitter, local_modes: RankModes):
+    def __init__(
+        self,
+        run: RunFile,
+        fibres: dict[str, Fibre] | Fibre,
+        transmitter: Transmitter,
+        local_modes: RankModes,
+    ):
+        fibres = {"fibre": fibres} if isinstance(fibres, Fibre) else fibres
         self.link, self.grid, self.seed, self.local_modes = run.link, transmitter.grid, run.seed, local_modes
-        self.spectral, self.coupling = None, random_coupling(run)
-        if run.fibre.present(*_SPECTRAL):
-            flat = run.link.gain_flattening
-            self.spectral = SpectralGain(run.fibre, fibre, transmitter, run.link.length, flat)
-        elif run.link.gain_flattening:
-            raise InputError("link.gain_flattening: true given; allowed if gain or loss depends on frequency")
-        if self.coupling is not None:
-            fibre = self.coupling.fibre(fibre, run.link.length)
-        self.fibre = fibre
+        self.transmitter = transmitter
         #: Couples rows of several ranks; None on one rank.
         self.ranks: CoupledRanks | None = None
-        #: Phase of the rows per length, rad/m, if the field is not expanded about the fibre's centre.
-        self.row_phase: Array | None = None
-        self.amplifier = Amplifier(amplifier_gain(run.link, self.fibre), run.link.noise_figure)
-        #: Number of sections per span.
-        self.section_count = section_count(run)
+        #: What the pieces of each fibre share; delays of random coupling depend on the length of a section.
+        self.media: dict[tuple[str, float], LinkFibre] = {}
+        #: Elements in the order in which light passes them, and the number of elements up to each span's end.
+        self.elements: list[FibrePiece | Lumped] = []
+        self.span_ends = run.link.span_ends
+        #: Distance of the end of each element from the transmitter, m, after a first 0.
+        self.distances = run.link.distances
+        #: Mean power gain of each span with a given gain or power, linear; 1 where loss is compensated.
+        self._net_gains: list[float] = []
+        #: Natural logarithm of the mean power gain up to each element, by number of elements before it.
+        self.levels = [0.0]
+        #: Powers (channels, modes) at the input of each piece so far, without the link's mean gain.
+        self._relative: list[Array] = []
+        self._evolution = lru_cache(maxsize=4)(self._evolution_of)
+        #: Pieces of fibre in order, and the fibre of the first one.
+        self.pieces: list[FibrePiece] = []
+        self._list_elements(run, fibres)
+        self.fibre = self.medium(self.pieces[0]).fibre
         #: Whether the receiver knows the inverse of the link; an equaliser does not need it.
         self.known_channel = run.receiver.equaliser == "ideal"
+        lumped = [each for each in self.elements if isinstance(each, Lumped)]
+        uneven = any(isinstance(each, LinkAmplifier) and each.table.mode_dependent_gain for each in lumped)
+        uneven |= any(isinstance(each, LumpedLoss) and np.ptp(each.gains) > 0 for each in lumped)
+        everywhere = any(isinstance(each, ModeCoupler) and each.within == "all" for each in lumped)
+        coupled = any(medium.coupling for medium in self.media.values())
         #: Whether the inverse of the linear phase and of one unitary undoes the link except for its loss.
-        self.plain = self.coupling is None and not run.link.mode_dependent_gain
+        self.plain = not (coupled or uneven or everywhere)
         #: Whether the receiver solves the link backwards, because phases and a unitary do not undo it.
         self.inverted = run.receiver.back_propagation is not None or (self.known_channel and not self.plain)
-        even = bool((fibre.alpha == fibre.alpha[0]).all()) and self.spectral is None
+        alphas = [medium.fibre.alpha for medium in self.media.values()]
+        even = all(bool((alpha == alpha[0]).all()) for alpha in alphas)
+        even &= all(medium.spectral is None for medium in self.media.values())
         #: Whether the inverse of the link leaves white noise unchanged.
-        self.unitary = self.plain or (even and not run.link.mode_dependent_gain)
-        linear, inside = np.column_stack([fibre.alpha, fibre.beta]), np.diff(fibre.groups) == 0
-        if run.link.mix_groups and self.known_channel and (np.diff(linear, axis=0)[inside] != 0).any():
-            fault = "modes of one group differ in loss or dispersion, so that no matrix undoes the mixing"
-            allowed = 'allowed with fibre.coupling = "groups" or receiver.equaliser = "mimo"'
-            raise InputError(f"link.mix_groups: true given, but {fault}; {allowed}")
+        self.unitary = self.plain or (even and not uneven)
+        self._check(run, any(isinstance(each, ModeCoupler) for each in lumped))
+
+    def _list_elements(self, run: RunFile, fibres: dict[str, Fibre]) -> None:
+        """Create the media and elements of the link, with the gains of its amplifiers."""
+        tables, modes = run.fibre_tables(), fibres["fibre"].modes
+        launched = float(self.transmitter.powers(modes).sum())
+        number = Counter[type]()
+        pieces: list[FibrePiece] = []
+        lost, before, amplified, compensated = 0.0, 0.0, 1.0, False  # in this span; since the last amplifier
+        for at, table in enumerate(self.link.elements, start=1):
+            element: FibrePiece | Lumped
+            change = 0.0
+            if isinstance(table, FibreElement):
+                medium, count = self._medium(run, table.table, fibres, table.length)
+                pumped = tuple(table.pumps), table.temperature
+                element = FibrePiece(number[FibrePiece], at - 1, medium, table.length, count, *pumped)
+                change = -float(self.media[medium].fibre.alpha.mean() * table.length)
+                pieces.append(element)
+                self.pieces.append(element)
+                if table.pumps:
+                    change += self._pump_gain(run, element, table.table)
+            elif isinstance(table, AmplifierElement):
+                gain = self._gain(table, before, launched * math.exp(self.levels[-1]))
+                element = LinkAmplifier(table, number[LinkAmplifier], gain, pieces)
+                compensated = table.gain is None and table.power is None
+                self.levels.append(self.levels[-1] + (before if compensated else math.log(gain)))
+                amplified, before, pieces = amplified * gain, 0.0, []
+            elif isinstance(table, LossElement):
+                if isinstance(table.loss, list) and len(table.loss) not in (1, modes):
+                    actual = f"{len(table.loss)} values given"
+                    raise InputError(
+                        f"link.element[{at - 1}].loss: {actual}; allowed: one, or {modes}, a mode each"
+                    )
+                element = LumpedLoss(table.loss, modes)
+                change = math.log(element.gains.mean())
+            elif isinstance(table, FilterElement):
+                element = BandFilter(table)
+                change = math.log(element.gain)
+            else:
+                element = ModeCoupler(number[ModeCoupler], table.within)
+            if not isinstance(element, LinkAmplifier):
+                self.levels.append(self.levels[-1] + change)
+                lost, before = lost - change, before - change
+            number[type(element)] += 1
+            self.elements.append(element)
+            if at in self.span_ends:
+                self._net_gains.append(1.0 if compensated else amplified * math.exp(-lost))
+                lost, amplified, compensated = 0.0, 1.0, False
+        self._check_modes(tables, fibres)
+
+    def _gain(self, table: AmplifierElement, loss: float, power: float) -> float:
+        """Return an amplifier's power gain; ``loss`` is that since the amplifier before it, in nepers.
+
+        ``power`` is the mean power at its input, all channels and modes together, W.
+        """
+        if table.power is not None:
+            return table.power / power
+        if table.gain is None:
+            if loss > _MOST_LOSS:
+                lost = f"a span loses {db(math.e) * loss:.0f} dB"
+                raise InputError(f"link.length: {lost}; allowed: up to 200 dB")
+            return math.exp(loss)
+        gain = 10 ** (table.gain / 10)
+        limit = table.saturation_power
+        return gain if limit is None else saturated_gain(gain, limit, power)
+
+    def _medium(
+        self, run: RunFile, key: str, fibres: dict[str, Fibre], length: float
+    ) -> tuple[tuple[str, float], int]:
+        """Return the key of the medium of ``length`` m of a fibre, and its number of sections."""
+        table = run.fibre_tables()[key]
+        coupling, count = random_coupling(table, run.seed), section_count(table, length)
+        medium = key, length / count if coupling else 0.0
+        if medium not in self.media:
+            fibre = fibres[key]
+            spectral = SpectralGain(table, fibre, self.transmitter) if table.present(*SPECTRAL) else None
+            fibre = coupling.fibre(fibre, length) if coupling else fibre
+            self.media[medium] = LinkFibre(fibre, coupling, spectral)
+        return medium, count
+
+    def _check_modes(self, tables: dict[str, FibreTable], fibres: dict[str, Fibre]) -> None:
+        """Raise InputError unless all fibres have the same mode groups."""
+        sizes = fibres["fibre"].group_sizes.tolist()
+        for key in tables:
+            if key in fibres and fibres[key].group_sizes.tolist() != sizes:
+                actual = f"mode groups of {fibres[key].group_sizes.tolist()} modes"
+                raise InputError(f"{key}: {actual} given; allowed: those of [fibre], {sizes}")
+
+    def _check(self, run: RunFile, mixed: bool) -> None:
+        """Raise InputError if elements or tables of the run file conflict."""
+        spectral = any(medium.spectral for medium in self.media.values())
+        flat = any(isinstance(each, LinkAmplifier) and each.table.gain_flattening for each in self.elements)
+        if flat and not spectral:
+            raise InputError("link.gain_flattening: true given; allowed if gain or loss depends on frequency")
+        for number, each in enumerate(self.elements):
+            if isinstance(each, BandFilter) and max(each.table.block, default=1) > self.grid.channels:
+                actual = f"channel {max(each.table.block)} given"
+                limit = f"1 to {self.grid.channels}"
+                raise InputError(f"link.element[{number}].block: {actual}; allowed: {limit}")
+        for medium in self.media.values():
+            linear = np.column_stack([medium.fibre.alpha, medium.fibre.beta])
+            inside = np.diff(medium.fibre.groups) == 0
+            if mixed and self.known_channel and self.plain and (np.diff(linear, axis=0)[inside] != 0).any():
+                fault = "modes of one group differ in loss or dispersion, so that no matrix undoes the mixing"
+                allowed = 'allowed with fibre.coupling = "groups" or receiver.equaliser = "mimo"'
+                raise InputError(f"link.mix_groups: true given, but {fault}; {allowed}")
         if run.receiver.linewidth and self.inverted:
             fault = f"{run.receiver.linewidth:g} Hz given for a receiver that solves the link backwards"
             allowed = 'allowed with equaliser = "mimo" and no back_propagation'
@@ -112,26 +254,45 @@ class LinkPath:
     @staticmethod
     def boundaries(run: RunFile, fibre: Fibre) -> np.ndarray | None:
         """Return the number of the mode after each mode group, if ranks must not split groups; else None."""
-        table = run.fibre.random_coupling
-        receiver = run.receiver
+        receiver, elements = run.receiver, run.link.elements
         joint = receiver.equaliser == "mimo" and receiver.joint == "groups"
-        mixed = run.link.mix_groups or joint or (table is not None and table.within == "groups")
+        mixed = joint or any(isinstance(each, MixingElement) for each in elements)
+        for table in run.fibre_tables().values():
+            coupling = table.random_coupling
+            mixed |= coupling is not None and coupling.within == "groups"
         return np.cumsum(fibre.group_sizes) if mixed else None
+
+    def end(self, spans: int) -> int:
+        """Return the number of elements of the first ``spans`` spans."""
+        return self.span_ends[spans - 1] if spans else 0
+
+    def medium(self, piece: FibrePiece) -> LinkFibre:
+        """Return what a piece of fibre shares with others of its kind."""
+        return self.media[piece.medium]
+
+    def through(self, spans: int) -> tuple[float, Array | None]:
+        """Return the length of fibre of ``spans`` spans, m, and its mean β, (modes, 4); None for no fibre."""
+        end = self.end(spans)
+        lengths: dict[tuple[str, float], float] = {}
+        for each in self.elements[:end]:
+            if isinstance(each, FibrePiece):
+                lengths[each.medium] = lengths.get(each.medium, 0.0) + each.length
+        whole = self.distances[end]
+        betas = [self.media[key].fibre.beta for key in lengths]
+        if len(lengths) < 2:
+            return whole, betas[0] if betas else None
+        return whole, np.tensordot(np.array(list(lengths.values())) / whole, np.array(betas), 1)
 
     def net_gain(self, spans: int) -> float:
         """Return the mean power gain from the transmitter to the end of ``spans`` spans."""
-        if self.link.gain is None:
-            return 1.0
-        return (self.amplifier.gain * math.exp(-self.fibre.alpha.mean() * self.link.length)) ** spans
+        gains = Counter(self._net_gains[:spans])
+        return math.prod(gain**count for gain, count in gains.items())
 
-    def propagator(self, options: PropagationOptions, comm: Communicator) -> Propagator:
-        """Create the propagator for one span of this path, on the ranks of ``comm``."""
-        return Propagator(self.fibre, self.grid.samples, self.grid.sample_rate, comm.device, options, comm)
-
-    def sections(self, device, span: int, backward: bool = False) -> Sections:
-        """Return the `Sections` of a span: an object that applies coupling and filters between sections."""
-        bare = self.coupling is None and self.spectral is None
-        return Sections() if bare else SpanSections(self, device, span, backward)
+    def sections(self, device, piece: FibrePiece, backward: bool = False) -> Sections:
+        """Return the `Sections` of a piece: an object that applies coupling and filters between sections."""
+        medium = self.medium(piece)
+        bare = medium.coupling is None and medium.spectral is None
+        return Sections() if bare else PieceSections(self, device, piece, backward)
 
     def of_channel(self, channel: int, samples_per_symbol: int) -> "LinkPath":
         """Return this path for one channel alone: its band as the grid, β expanded at its centre."""
@@ -141,6 +302,7 @@ class LinkPath:
         centre = grid.centre_frequency + offset
         path.grid = WdmGrid((centre,), grid.symbol_rate, samples_per_symbol, grid.symbols, centre)
         shift = 2 * math.pi * offset
+<<<<<<< HEAD
         path.fibre = dataclasses.replace(self.fibre, beta=shift_expansion(self.fibre.beta, shift))
         delays = self.fibre.row_delays
         orders = np.arange(1, self.fibre.beta.shape[1] + 1)
@@ -148,97 +310,121 @@ class LinkPath:
         path.row_phase = np.repeat(self.fibre.beta @ series, 2)
         if delays is not None:
             path.row_phase += delays * shift
+=======
+        path.media = {}
+        for key, medium in self.media.items():
+            fibre = medium.fibre
+            shifted = dataclasses.replace(fibre, beta=shift_expansion(fibre.beta, shift))
+            row_phase = np.repeat(fibre.beta @ (shift ** np.arange(1, 5) / [1, 2, 6, 24]), 2)
+            if fibre.row_delays is not None:
+                row_phase += fibre.row_delays * shift
+            path.media[key] = dataclasses.replace(medium, fibre=shifted, row_phase=row_phase)
+        path.fibre = path.medium(self.pieces[0]).fibre
+>>>>>>> main
         return path
 
-    def mixing(self, span: int) -> ModeMixing:
-        """Return the mixing inside mode groups (``link.mix_groups``) after a span, for this rank's rows."""
-        whole = ModeMixing.random(self.fibre.group_sizes.tolist(), self.seed, span)
-        return whole.within(self.local_modes.first_row, self.local_modes.rows)
-
     def inverse_mixing(self, spans: int) -> ModeMixing | None:
-        """Return the mixing that undoes ``link.mix_groups`` of ``spans`` spans; None if there is none."""
-        known = self.link.mix_groups and self.known_channel
-        mixings = [self.mixing(span) for span in range(spans)] if known else []
+        """Return the mixing that undoes the mode couplers of ``spans`` spans; None if there are none."""
+        passed = self.elements[: self.end(spans)] if self.known_channel else []
+        mixings = []
+        for each in passed:
+            if isinstance(each, ModeCoupler):
+                mixing = each.mixing(self)
+                mixings.append(mixing.within(self.local_modes.first_row, self.local_modes.rows))
         return total(mixings).inverse if mixings else None
 
-    def row_gains(self, span: int) -> np.ndarray:
-        """Return for each field row, (2M,), its power gain in amplifier ``span`` relative to the mean gain.
+    def mix(self, device, A, mixing: ModeMixing, everywhere: bool) -> None:
+        """Multiply the field ``A`` by the unitary of ``mixing`` (all rows), in place; all ranks call this."""
+        if everywhere and self.ranks:
+            self.ranks.mix(A, mixing.matrices[0])
+        else:
+            mixing.within(self.local_modes.first_row, self.local_modes.rows).apply(device, A)
 
-        In dB these ratios are normally distributed, with mean 0 and a root mean square of exactly
-        ``link.mode_dependent_gain``.
-        """
-        rows, rms = self.fibre.rows, self.link.mode_dependent_gain or 0.0
-        normal = np.zeros(rows, np.complex128)
-        philox.add_complex_normal(normal, 1.0, self.seed, philox.stream(philox.GAINS, span), 0)
-        level = normal.real - normal.real.mean()
-        return 10 ** (rms / 10 * level / np.sqrt((level**2).mean()))
-
-    def amplify(self, device, A, span: int) -> None:
-        """Apply the amplifier and lumped coupling after ``span`` to ``A`` (local rows, N), √W, in place."""
-        self._change_spectrum(device, A, span, 1)  # before the amplifier adds noise
-        first = self.local_modes.first_row
-        self.amplifier.apply(device, A, self.grid, self.seed, span, first)
-        if self.link.mode_dependent_gain:
-            self._scale(device, A, np.sqrt(self.row_gains(span)))
-        if self.link.mix_groups:
-            self.mixing(span).apply(device, A)
-
-    def undo_amplifier(self, device, A, span: int) -> None:
-        """Apply the inverse of `amplify` to ``A`` in place, except for the noise."""
-        if self.link.mix_groups:
-            self.mixing(span).inverse.apply(device, A)
-        gains = np.full(self.fibre.rows, self.amplifier.gain)
-        if self.link.mode_dependent_gain:
-            gains = gains * self.row_gains(span)
-        self._scale(device, A, 1 / np.sqrt(gains))
-        self._change_spectrum(device, A, span, -1)
-
-    def _change_spectrum(self, device, A, span: int, sign: int) -> None:
-        """Apply (``sign`` 1) or undo (−1) the amplifier's gain tilt and the filter that flattens the gain."""
-        tilt, spectral = self.link.gain_tilt, self.spectral if self.link.gain_flattening else None
-        if tilt == 0 and spectral is None:
-            return
-
-        def log_gain(frequencies: Array) -> Array:
-            total = np.outer(tilt * (frequencies - self.grid.centre_frequency), np.ones(self.fibre.modes))
-            if spectral:
-                total -= spectral.log_gain(span, 0.0, self.link.length, frequencies)
-            return sign * total
-
-        filter_band(device, A, self.grid, log_gain, self.local_modes.range)
-
-    def _scale(self, device, A, factors: np.ndarray) -> None:
+    def scale(self, device, A, factors: np.ndarray) -> None:
+        """Multiply each row of ``A`` (local rows, N) by its entry of ``factors`` (2M,), in place."""
         A *= device.asarray(factors[self.local_modes.slice].astype(A.real.dtype))[:, None]
 
-    def undo_linear(self, operators: FibreOperators, A, spans: int) -> None:
-        """Undo the linear effects of ``spans`` spans on ``A`` (local rows, N), last span first, in place."""
-        counts, section = dataclasses.replace(operators.counts), self.link.length / self.section_count
-        for span in reversed(range(spans)):
-            self.undo_amplifier(operators.device, A, span)
-            sections = self.sections(operators.device, span, backward=True)
-            for boundary in range(self.section_count, 0, -1):
-                sections.cross(A, boundary)
-                operators.linear(A, -section)
-            sections.cross(A, 0)
-        vars(operators.counts).update(vars(counts))
+    def log_gain(self, piece: FibrePiece, start: float, stop: float, frequencies: Array) -> Array:
+        """Return ln of the power gain from ``start`` to ``stop`` (m) in a piece: (frequencies, modes).
+
+        It includes Raman scattering, and loss at ``frequencies`` (Hz) only as far as it differs from the
+        fibre's α.
+        """
+        spectral = self.medium(piece).spectral
+        if spectral is None:
+            return np.zeros((len(frequencies), self.medium(piece).fibre.modes))
+        return spectral.log_gain(self._evolution(piece), start, stop, frequencies)
+
+    def _evolution_of(self, piece: FibrePiece) -> PowerEvolution | None:
+        spectral = self.medium(piece).spectral
+        assert spectral is not None
+        return spectral.evolution(lambda: self._input_powers(piece), piece.length, piece.pumps)
+
+    def _pump_gain(self, run: RunFile, piece: FibrePiece, key: str) -> float:
+        """Return ln of the mean Raman gain of the channels in a pumped piece of the fibre [``key``]."""
+        if run.fibre_tables()[key].raman is None:
+            known = f"allowed: with a table [{key}.raman]"
+            raise InputError(f"link.element[{piece.position}].pumps: given for a fibre without gain; {known}")
+        grid = self.transmitter.grid
+        gains = self.log_gain(piece, 0.0, piece.length, grid.centre_frequency + grid.offsets)
+        return float(np.log(np.exp(gains).mean()))
+
+    def raman_noise(self, piece: FibrePiece, frequencies: Array) -> Array:
+        """Return the noise density of a row by Raman pumps at a piece's end, W/Hz: (frequencies, modes)."""
+        evolution = self._evolution(piece)
+        assert evolution is not None
+        return evolution.noise_density(frequencies, piece.temperature)[:, evolution.group]
+
+    def add_raman_noise(self, device, A, piece: FibrePiece) -> None:
+        """Add the noise of a piece's Raman pumps to ``A`` (local rows, N), √W, in place."""
+        noise = device.zeros(A.shape, np.complex128)
+        for row in range(len(noise)):
+            stream = philox.stream(philox.RAMAN, piece.number, self.local_modes.first_row + row)
+            device.kernels(philox.TABLE).add_complex_normal(noise[row], 1.0, self.seed, stream, 0)
+        rate, modes = self.grid.sample_rate, self.local_modes.range
+        filter_band(device, noise, self.grid, lambda f: np.log(self.raman_noise(piece, f) * rate), modes)
+        A += noise.astype(A.dtype)
+
+    def _input_powers(self, piece: FibrePiece) -> Array:
+        """Return the mean powers of the channels at the input of a piece, W, (channels, modes).
+
+        They have the link's mean gain, and Raman scattering and losses over frequency of the pieces before,
+        as far as no filter flattens them.
+        """
+        launched = self.transmitter.powers(self.medium(piece).fibre.modes).T
+        frequencies = self.transmitter.grid.centre_frequency + self.transmitter.grid.offsets
+        relative = self._relative
+        while len(relative) <= piece.number:
+            if not relative:
+                relative.append(launched)
+                continue
+            last, following = self.pieces[len(relative) - 1], self.pieces[len(relative)]
+            changed = relative[-1] * np.exp(self.log_gain(last, 0, last.length, frequencies))
+            if last.pumps:  # the levels have the mean gain of pumps
+                changed = changed * (relative[-1].sum() / changed.sum())
+            between = self.elements[last.position : following.position]
+            flat = any(isinstance(each, LinkAmplifier) and each.table.gain_flattening for each in between)
+            relative.append(launched if flat else changed)
+        return relative[piece.number] * math.exp(self.levels[piece.position])
 
 
-class SpanSections(Sections):
-    """Applies random coupling and band filters between the sections of one span.
+class PieceSections(Sections):
+    """Applies random coupling and band filters between the sections of one piece of fibre.
 
     A filter applies the gain and loss of the fibre from half way to the filter before it to half way to the
     next one, so that the splitting into filters and propagation is of second order.
     """
 
-    def __init__(self, path: LinkPath, device, span: int, backward: bool):
-        self._path, self._device, self._span, self._backward = path, device, span, backward
-        self.count = path.section_count
-        stride = max(1, int(self.count * FILTER_SPACING / path.link.length))
-        self._filters = [*range(0, self.count, stride), self.count] if path.spectral else []
-        if path.coupling:
-            ends = 2 * np.cumsum([0, *path.coupling.block_modes(path.fibre)])
+    def __init__(self, path: LinkPath, device, piece: FibrePiece, backward: bool):
+        self._path, self._device, self._piece, self._backward = path, device, piece, backward
+        self._medium = medium = path.medium(piece)
+        self.count = piece.section_count
+        stride = max(1, int(self.count * FILTER_SPACING / piece.length))
+        self._filters = [*range(0, self.count, stride), self.count] if medium.spectral else []
+        if medium.coupling:
+            ends = 2 * np.cumsum([0, *medium.coupling.block_modes(medium.fibre)])
             pairs = list(pairwise(ends.tolist()))
-            self.blocks = [(0, path.fibre.rows)] if path.coupling.between_groups else pairs
+            self.blocks = [(0, medium.fibre.rows)] if medium.coupling.between_groups else pairs
 
     def changes_energy(self, boundary: int) -> bool:
         return boundary in self._filters
@@ -249,31 +435,26 @@ class SpanSections(Sections):
             action(A, boundary)
 
     def _couple(self, A, boundary: int) -> None:
-        path = self._path
-        if path.coupling is None or boundary == 0:
+        path, piece, medium = self._path, self._piece, self._medium
+        if medium.coupling is None or boundary == 0:
             return
-        mixing = path.coupling.unitary(path.fibre, path.link.length, self._span, boundary - 1)
-        if path.row_phase is not None:
-            turn = np.exp(1j * path.row_phase * (path.link.length / self.count))
+        mixing = medium.coupling.unitary(medium.fibre, piece.length, piece.number, boundary - 1)
+        if medium.row_phase is not None:
+            turn = np.exp(1j * medium.row_phase * (piece.length / self.count))
             blocks = zip(mixing.matrices, mixing.blocks, strict=True)
             mixing = ModeMixing([u * turn[start:stop] for u, (start, stop) in blocks])
         mixing = mixing.inverse if self._backward else mixing
-        if path.coupling.between_groups and path.ranks:
-            path.ranks.mix(A, mixing.matrices[0])
-            return
-        if path.local_modes.ranks > 1:
-            mixing = mixing.within(path.local_modes.first_row, path.local_modes.rows)
-        mixing.apply(self._device, A)
+        path.mix(self._device, A, mixing, bool(medium.coupling.between_groups))
 
     def _filter(self, A, boundary: int) -> None:
-        spectral, path = self._path.spectral, self._path
-        if spectral is None or boundary not in self._filters:
+        path, piece = self._path, self._piece
+        if self._medium.spectral is None or boundary not in self._filters:
             return
-        number, section = self._filters.index(boundary), path.link.length / self.count
+        number, section = self._filters.index(boundary), piece.length / self.count
         middles = [section * (a + b) / 2 for a, b in pairwise(self._filters)]
-        start, stop = [0.0, *middles][number], [*middles, path.link.length][number]
-        sign, at, modes = -1 if self._backward else 1, (self._span, start, stop), path.local_modes.range
-        filter_band(self._device, A, path.grid, lambda f: sign * spectral.log_gain(*at, f), modes)
+        start, stop = [0.0, *middles][number], [*middles, piece.length][number]
+        sign, at, modes = -1 if self._backward else 1, (piece, start, stop), path.local_modes.range
+        filter_band(self._device, A, path.grid, lambda f: sign * path.log_gain(*at, f), modes)
 
 
 class CoupledRanks:

@@ -8,8 +8,9 @@ import numpy as np
 
 from wavefabric.base.system.progress import Progress
 from wavefabric.optics.link.build import propagation_options
+from wavefabric.optics.link.elements import Lumped
 from wavefabric.optics.link.path import LinkPath
-from wavefabric.optics.propagation.operators import FibreOperators
+from wavefabric.optics.link.propagators import LinkPropagator
 from wavefabric.optics.run_file.load import RunFile
 from wavefabric.optics.run_file.tables import BackPropagationTable
 from wavefabric.optics.signal.receiver import Receiver, ReceiverResult
@@ -56,7 +57,7 @@ class BackPropagation:
         self._samples = min(samples, grid.samples_per_symbol)
         #: Number of propagations per span.
         self.parts = 1 if self._scope == "band" else grid.channels
-        self._band = path.propagator(self._options, comm) if self._scope == "band" else None
+        self._band = LinkPropagator(path, self._options, comm) if self._scope == "band" else None
 
     def run(self, field, spans: int, progress: Callable[[int, int], None] | None = None) -> None:
         """Propagate ``field`` (local rows, N), √W, back from the end of ``spans`` spans, in place.
@@ -77,7 +78,7 @@ class BackPropagation:
         field[...] = 0
         for channel in range(grid.channels):
             path = self._path.of_channel(channel, self._samples)
-            propagator = path.propagator(self._options, self._comm)
+            propagator = LinkPropagator(path, self._options, self._comm)
             channel_bins = xp.asarray((grid.bins[channel] + offsets) % grid.samples)[inside]
             channel_field, bins = propagator.operators.empty(), xp.zeros(n, spectrum.dtype)
             for row in range(len(channel_field)):
@@ -91,9 +92,11 @@ class BackPropagation:
 
     def _spans(self, path: LinkPath, propagator, field, spans: int, progress, done: int = 0) -> None:
         for number, span in enumerate(reversed(range(spans)), start=done + 1):
-            path.undo_amplifier(self._device, field, span)
-            sections = path.sections(self._device, span, backward=True)
-            propagator.run(field, path.link.length, sections=sections)
+            for element in reversed(path.elements[path.end(span) : path.end(span + 1)]):
+                if isinstance(element, Lumped):
+                    element.undo(path, self._device, field)
+                else:
+                    propagator.run(field, path, element, backward=True)
             if progress is not None:
                 progress(number, self.parts * spans)
 
@@ -113,7 +116,7 @@ class LinkReceiver:
     _inverse: BackPropagation | None = None
 
     def receive(
-        self, operators: FibreOperators, field, spans: int, display: Progress, **options: Any
+        self, propagator: LinkPropagator, field, spans: int, display: Progress, **options: Any
     ) -> ReceiverResult:
         """Receive the modes of this rank from ``field``, which stays unchanged, after ``spans`` spans.
 
@@ -122,7 +125,7 @@ class LinkReceiver:
         """
         path, receiver = self.path, self.receiver
         modes, gain, table = path.local_modes, path.net_gain(spans), self.run.receiver.back_propagation
-        through = spans * path.link.length, path.fibre.beta, path.inverse_mixing(spans)
+        through: tuple[Any, ...] = *path.through(spans), path.inverse_mixing(spans)
         if path.inverted or self.inverse:
             field, through = field.copy(), (0.0, None, None)
             if table is not None or not path.unitary:
@@ -130,7 +133,7 @@ class LinkReceiver:
                 receiver.load_noise(self.comm.device, field, modes.first_mode, gain)
                 receiver = replace(receiver, osnr_db=None)
             if table is None:
-                path.undo_linear(operators, field, spans)
+                propagator.undo_linear(path, field, spans)
             else:
                 inverse = self._inverse = self._inverse or BackPropagation(self.run, table, path, self.comm)
                 display.start(inverse.parts * spans, "digital back-propagation, spans")

@@ -1,5 +1,6 @@
 """Simulate a mode- and wavelength-multiplexed link: transmit, spans of fibre and amplifiers, receive."""
 
+import bisect
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -20,13 +21,14 @@ from wavefabric.optics.fibre.fibre import Fibre
 from wavefabric.optics.link import build
 from wavefabric.optics.link import expected as theory
 from wavefabric.optics.link.build import SharedParts
+from wavefabric.optics.link.elements import FibrePiece
 from wavefabric.optics.link.field_files import Snapshots, check_waveform, read_waveform, with_whole_field
 from wavefabric.optics.link.path import LinkPath
+from wavefabric.optics.link.propagators import LinkPropagator
 from wavefabric.optics.link.reception import LinkReceiver, for_signals, signal_device
 from wavefabric.optics.link.result import BINS, POINTS, arrays_of, payload, power_spectrum, solver_attributes
 from wavefabric.optics.link.step_choice import choose_step
 from wavefabric.optics.propagation.phase_groups import rank_phase_group_coupling
-from wavefabric.optics.propagation.propagate import Propagator
 from wavefabric.optics.run_file.load import RunFile, run_file
 from wavefabric.optics.signal.equaliser import Equaliser, scratch_bytes
 from wavefabric.runtime.device import get_device
@@ -105,17 +107,19 @@ class _Link:
         )
         self.attributes: dict[str, str] = facts
 
-        def solve() -> tuple[Fibre, list[str]]:
-            # Only rank 0 builds the fibre: on other ranks the solver may give different last bits.
+        def solve() -> tuple[dict[str, Fibre], list[str]]:
+            # Only rank 0 builds the fibres: on other ranks the solver may give different last bits.
             notes: list[str] = []
-            return on_first_rank(comm, lambda: build.build_fibre(settings, notes.append)), notes
+            return on_first_rank(comm, lambda: build.build_fibres(settings, notes.append)), notes
 
-        fibre, self.notes = shared.get("fibre", build.fibre_key(settings), solve)
+        self.fibres, self.notes = shared.get("fibre", build.fibre_key(settings), solve)
+        fibre = self.fibres["fibre"]
         self.transmitter = build.build_transmitter(settings, fibre.modes)
-        self.path = LinkPath.of_rank(comm, settings, fibre, self.transmitter)
+        self.path = LinkPath.of_rank(comm, settings, self.fibres, self.transmitter)
         self.fibre, self.local_modes = self.path.fibre, self.path.local_modes
-        # The key contains the fibre object itself, since random coupling makes a new fibre for each run.
-        self.propagator_key = (self.fibre, self.local_modes.ends, build.propagator_key(settings))
+        # The key contains the fibre objects themselves, since random coupling makes new fibres for each run.
+        media = tuple((key, medium.fibre) for key, medium in self.path.media.items())
+        self.propagator_key = (media, self.local_modes.ends, build.propagator_key(settings))
         receiver = build.build_receiver(settings, self.transmitter, fibre)
         self.receiver = LinkReceiver(settings, self.path, receiver, comm)
         #: Channels whose received symbols are stored.
@@ -128,7 +132,8 @@ class _Link:
         self.check_interval, apart = settings.output.checkpoint_every, settings.output.power_every
         if apart is not None and settings.solver.step is not None:
             self.check_interval = max(1, min(self.check_interval, int(apart / settings.solver.step)))
-        digest, every = build.fibre_digest(self.fibre), str(self.check_interval)
+        digests = (build.fibre_digest(medium.fibre) for medium in self.path.media.values())
+        digest, every = " ".join(digests), str(self.check_interval)
         identity = fingerprint(settings.identity(), fibre=digest, check_interval=every)
         policy = Checkpoints(checkpoint_path(writer.path), settings.output.checkpoint_interval, resume=resume)
         self.checkpoint = RunCheckpoint(comm, policy, identity, self._layout())
@@ -176,7 +181,7 @@ class _Link:
         advice = "fewer symbols, samples per symbol or modes need less"
         check_memory(self.comm, self.device, needed, "run (field and receiver)", advice)
         receiver = self.settings.receiver
-        positions = len(receiver.spans(self.settings.link.spans)) + receiver.back_to_back
+        positions = len(receiver.spans(self.settings.link.span_count)) + receiver.back_to_back
         points = 2 * 8 * min(grid.symbols, POINTS) * len(self.plotted_channels)
         of_mode = points + 7 * 8 * grid.channels + 8 * BINS
         kept = positions * fibre.modes * of_mode
@@ -185,19 +190,20 @@ class _Link:
 
     def run(self) -> LinkResult:
         state = self.checkpoint.find()
-        solver, link = self.settings.solver, self.settings.link
+        solver, path = self.settings.solver, self.path
         options = build.propagation_options(self.settings, self.path, check_interval=self.check_interval)
 
-        def allocate() -> tuple[Propagator, Any]:
-            propagator = self.path.propagator(options, self.comm)
+        def allocate() -> tuple[LinkPropagator, Any]:
+            propagator = LinkPropagator(path, options, self.comm)
             return propagator, propagator.operators.empty()
 
         self.propagator, self.A = self.shared.get("propagator", self.propagator_key, allocate)
         self.propagator.renew(options)
-        steps = self.propagator.steps(link.length, self.path.section_count)  # InputError if far too many
+        steps = {each: self.propagator.steps(each) for each in path.pieces}  # InputError if far too many
         if self.comm.step_recorder is not None:
-            self.comm.step_recorder.check_steps(steps and steps * link.spans)
-        self.propagator.recorder = self.comm.step_recorder
+            total = sum(number or 0 for number in steps.values())
+            self.comm.step_recorder.check_steps(total if None not in steps.values() else None)
+        self.propagator.main.recorder = self.comm.step_recorder
         if not self.checkpoint.policy.resume:
             self.checkpoint.remove()
         with DeferredInterrupt() as self.interrupt:
@@ -206,13 +212,13 @@ class _Link:
                 if self.settings.output.theory:
                     self.progress.start(1, "theory")
                     if not theory.left_out(self.settings):
-                        expect = partial(theory.expected_of, self.settings, self.fibre)
+                        expect = partial(theory.expected_of, self.settings, self.fibres)
                         self.expected = on_first_rank(self.comm, expect)
-                known = self.fibre, self.transmitter, steps, self.expected
+                known = path, steps, self.expected
                 for text in self.notes + theory.warnings_before(self.settings, *known):
                     self._warn_of(text)
-                for span in range(first, link.spans):
-                    self._span(span, inside)
+                for number in range(first, len(path.elements)):
+                    self._pass(number, inside)
                     inside = None
             except FieldLost:
                 # A resumed run would lose its field at the same step: the checkpoint is of no use.
@@ -237,7 +243,7 @@ class _Link:
             self.interrupt.stop()
 
     def _transmit(self) -> tuple[int, None]:
-        """Fill the field with the launched signal; return 0, the first span, and None: at its beginning."""
+        """Fill the field with the launched signal; return 0, the first element, and None: at its start."""
         local_modes = self.local_modes
         self.progress.start(local_modes.rows, "transmitter, rows")
         if waveform := self.settings.signal.waveform:
@@ -251,7 +257,7 @@ class _Link:
             if launched is not self.A:
                 self.device.copy(self.A, launched)
         self._stop_if_requested()
-        self.propagator.finite_energy(self.A, 0.0)
+        self.propagator.main.finite_energy(self.A, 0.0)
         if self.settings.receiver.back_to_back:
             modes = tuple(self.fibre.group_sizes.tolist())
             key = (modes, self.path.plain, self.path.unitary, build.back_to_back_key(self.settings))
@@ -259,38 +265,50 @@ class _Link:
             self.received["back_to_back"] = self.shared.get("back_to_back", key, receive, most=64)
         return 0, None
 
-    def _span(self, span: int, inside: dict | None) -> None:
-        link = self.settings.link
-        steps = self.propagator.steps(link.length, self.path.section_count)
-        spans = f"{span + 1}/{link.spans}"
+    def _pass(self, number: int, inside: dict | None) -> None:
+        """Pass element ``number`` of the link, from the state ``inside`` it on; receive where a span ends."""
+        element, path = self.path.elements[number], self.path
+        if isinstance(element, FibrePiece):
+            self._propagate(number, element, inside)
+            if element.pumps:
+                path.add_raman_noise(self.device, self.A, element)
+        else:
+            element.apply(path, self.device, self.A)
+        if number + 1 not in path.span_ends:
+            return
+        span = path.span_ends.index(number + 1) + 1
+        if span in self.settings.receiver.spans(len(path.span_ends)):
+            self.received[f"span_{span}"] = self._receive(f"span_{span}", span)
+        if number + 1 < len(path.elements):
+            self._checkpoint(number + 1, None)
+
+    def _propagate(self, number: int, piece: FibrePiece, inside: dict | None) -> None:
+        steps, start = self.propagator.steps(piece), self.path.distances[number]
+        span = bisect.bisect_right(self.path.span_ends, number) + 1
+        spans = f"{span}/{len(self.path.span_ends)}"
         # Without a fixed step the number of steps is unknown: show metres instead.
-        self.progress.start(steps or link.length, f"span {spans}, {'steps' if steps else 'm'}")
+        self.progress.start(steps or piece.length, f"span {spans}, {'steps' if steps else 'm'}")
 
         def on_step(z: float, done: int) -> None:
-            self.progress.update(done if steps else z, f"z = {(span * link.length + z) / 1e3:.1f} km")
+            self.progress.update(done if steps else z, f"z = {(start + z) / 1e3:.1f} km")
 
         def on_check(state: dict) -> None:
-            self.snapshots.take(self.A, self.local_modes, span * link.length + state["z"], self.attributes)
-            self._checkpoint(span, state)
+            self.snapshots.take(self.A, self.local_modes, start + state["z"], self.attributes)
+            self._checkpoint(number, state)
 
         def on_energy(z: float, energy: np.ndarray) -> None:
             power = energy.reshape(-1, 2).sum(axis=1) / self.transmitter.grid.samples
-            self.powers.append([span * link.length + z, *power.tolist()])
+            self.powers.append([start + z, *power.tolist()])
 
-        sections = self.path.sections(self.device, span)
-        self.propagator.run(self.A, link.length, inside, on_step, on_check, sections, on_energy)
-        self.path.amplify(self.device, self.A, span)
-        if span + 1 in self.settings.receiver.spans(link.spans):
-            self.received[f"span_{span + 1}"] = self._receive(f"span_{span + 1}", span + 1)
-        if span + 1 < link.spans:
-            self._checkpoint(span + 1, None)
+        watched = {"on_step": on_step, "on_check": on_check, "on_energy": on_energy}
+        self.propagator.run(self.A, self.path, piece, inside, **watched)
 
     def _receive(self, name: str, spans: int) -> tuple[float, dict[str, np.ndarray]]:
         start_time = working_time()
         plotted = [(mode, channel) for mode in self.local_modes.range for channel in self.plotted_channels]
         lost: list[str] = []
         options = {"keep": plotted, "warn": lost.append, "progress": self._show_progress}
-        result = self.receiver.receive(self.propagator.operators, self.A, spans, self.progress, **options)
+        result = self.receiver.receive(self.propagator, self.A, spans, self.progress, **options)
         self._stop_if_requested()
         for text in (text for part in self.comm.control.gather(lost) or [] for text in part):
             self._warn_of(f"{name}, {text}")
@@ -298,15 +316,15 @@ class _Link:
         parts = self.comm.control.gather(arrays_of(result) | {"spectrum": spectrum}) or []
         whole = {key: np.concatenate([part[key] for part in parts]) for key in (parts[0] if parts else ())}
         self.seconds["receiver"] += working_time() - start_time
-        return spans * self.settings.link.length, whole
+        return self.path.distances[self.path.end(spans)], whole
 
-    def _checkpoint(self, span: int, inside: dict | None) -> None:
+    def _checkpoint(self, element: int, inside: dict | None) -> None:
         # Ranks agree on checkpoint times and on interrupts; a later Ctrl-C is agreed on at the next check.
         status = combine(self.comm, Status(self.interrupt.requested, self.checkpoint.due()))
         if not (status.save_due or status.interrupted):
             return
         state = {
-            "span": span,
+            "element": element,
             "inside": inside,
             "report": {k: v for k, v in asdict(self.propagator.report).items() if k != "dropped"},
             "counts": dict(vars(self.propagator.operators.counts)),
@@ -321,7 +339,7 @@ class _Link:
             self.interrupt.stop()
 
     def _restore(self) -> tuple[int, dict | None]:
-        """Restore the run from its checkpoint; return the span where it resumes, and the state in it."""
+        """Restore the run from its checkpoint; return the element where it resumes, and the state in it."""
         arrays, state = self.checkpoint.restore({"field": self.A})
         self.powers = arrays["along_z"].tolist()
         for name, length in state["received"].items():
@@ -332,7 +350,7 @@ class _Link:
             setattr(self.propagator.report, key, value)
         vars(self.propagator.operators.counts).update(state["counts"])
         self.seconds.update(state.get("seconds", {}))  # older checkpoints have no times
-        return state["span"], state["inside"]
+        return state["element"], state["inside"]
 
     def _seconds(self) -> dict[str, float]:
         """Return the wall times so far, s: of the whole run, of all its receivers, and of compilation."""
@@ -348,7 +366,7 @@ class _Link:
         used = self.comm.control.max(peak_memory() if self.device.name == "cpu" else total - free)
 
         def write(field: Rows | None = None) -> None:
-            solver = solver_attributes(self.propagator, self.limit) | {"memory_bytes": used}
+            solver = solver_attributes(self.propagator.main, self.limit) | {"memory_bytes": used}
             solver |= {f"{name}_seconds": seconds for name, seconds in self._seconds().items()}
             along = np.array(self.powers)
             parts = self.fibre, self.transmitter, self.received, along, solver, self.warnings

@@ -1,6 +1,6 @@
 """Compute gain and loss over frequency along a span, and filters that apply them."""
 
-from functools import lru_cache
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import scipy  # its submodules load when first used
@@ -10,6 +10,7 @@ from wavefabric.base.units import SPEED_OF_LIGHT
 from wavefabric.optics.fibre.fibre import N2_SILICA, Array, Fibre
 from wavefabric.optics.fibre.raman import PowerEvolution, intensity_overlap, raman_evolution
 from wavefabric.optics.fibre.spectra import LossSpectrum, RamanGain
+from wavefabric.optics.run_file.elements import PumpTable
 from wavefabric.optics.run_file.tables import FibreTable
 from wavefabric.optics.signal.transmitter import Transmitter
 
@@ -23,15 +24,14 @@ def overlap_of(table: FibreTable, fibre: Fibre) -> Array:
 
 
 class SpectralGain:
-    """Computes how powers of channels and modes change along a link's spans, relative to the fibre's loss α.
+    """Computes how powers of channels and modes change along a piece of fibre, relative to its loss α.
 
-    `raman_evolution` computes Raman scattering span after span, from the mean powers of the channels.
-    `InputError` if a loss spectrum does not cover all channels.
+    `raman_evolution` computes Raman scattering from the mean powers of the channels. `InputError` if a loss
+    spectrum does not cover all channels.
     """
 
-    def __init__(self, table: FibreTable, fibre: Fibre, transmitter: Transmitter, length: float, flat: bool):
-        self._table, self._fibre, self._length, self._flat = table, fibre, length, flat
-        self._transmitter, self._loss = transmitter, None
+    def __init__(self, table: FibreTable, fibre: Fibre, transmitter: Transmitter):
+        self._table, self._fibre, self._loss = table, fibre, None
         if table.attenuation_csv is not None:
             self._loss = LossSpectrum.from_csv(table.attenuation_csv)
         elif table.attenuation_slope is not None:
@@ -44,32 +44,40 @@ class SpectralGain:
             except InputError as error:
                 (key,) = table.present("attenuation_csv", "attenuation_slope")
                 raise InputError(f"fibre.{key}: {str(error).partition(': ')[2]}") from None
-        self.evolution = lru_cache(maxsize=4)(self._evolution)
 
-    def _evolution(self, span: int) -> PowerEvolution | None:
+    def evolution(
+        self, powers: Callable[[], Array], length: float, pumps: Sequence[PumpTable] = ()
+    ) -> PowerEvolution | None:
+        """Return Raman scattering along ``length`` m; None without [fibre.raman].
+
+        ``powers()`` returns the powers at the input, W, (channels, modes).
+        """
         table = self._table.raman
         if table is None:
             return None
-        powers = self._transmitter.powers(self._fibre.modes).T
-        if not self._flat:
-            for before in range(span):
-                powers = powers * np.exp(self.log_gain(before, 0, self._length, self._frequencies))
         gain = RamanGain.silica()
         if table.gain_csv is not None:
             gain = RamanGain.from_csv(table.gain_csv, table.area)
         elif table.gain == "triangular":
             gain = RamanGain.triangular(table.slope, table.area)
-        inputs, overlap = (self._frequencies, powers, self._length), overlap_of(self._table, self._fibre)
-        return raman_evolution(self._fibre, *inputs, gain, self._loss, overlap=overlap)
+        frequencies, launched, backward = self._frequencies, powers(), None
+        if pumps:
+            frequencies = np.append(frequencies, [each.frequency for each in pumps])
+            each_mode = [[each.power / self._fibre.modes] * self._fibre.modes for each in pumps]
+            launched = np.vstack([launched, each_mode])
+            backward = [False] * len(self._frequencies) + [each.direction == "backward" for each in pumps]
+        inputs, overlap = (frequencies, launched, length), overlap_of(self._table, self._fibre)
+        return raman_evolution(self._fibre, *inputs, gain, self._loss, overlap=overlap, backward=backward)
 
-    def log_gain(self, span: int, start: float, stop: float, frequencies: Array) -> Array:
-        """Return ln of the power gain from ``start`` to ``stop`` (m) in a span: (frequencies, modes).
+    def log_gain(
+        self, evolution: PowerEvolution | None, start: float, stop: float, frequencies: Array
+    ) -> Array:
+        """Return ln of the power gain from ``start`` to ``stop`` (m): (frequencies, modes).
 
-        It includes Raman scattering, and loss at ``frequencies`` (Hz) only as far as it differs from the
-        fibre's α.
+        ``evolution`` is Raman scattering in the piece. Loss at ``frequencies`` (Hz) counts only as far as it
+        differs from the fibre's α.
         """
         gain = np.zeros((len(frequencies), self._fibre.modes))
-        evolution = self.evolution(span)
         if evolution is not None:
             both = evolution.log_gain(np.array([start, stop]), frequencies)
             gain += (both[..., 1] - both[..., 0])[:, evolution.group]

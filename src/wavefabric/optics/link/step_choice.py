@@ -8,9 +8,11 @@ import numpy as np
 
 from wavefabric.base.errors import InputError
 from wavefabric.base.system.progress import Progress
-from wavefabric.optics.link.build import build_fibre, build_receiver, build_transmitter, propagation_options
+from wavefabric.optics.link.build import build_fibres, build_receiver, build_transmitter, propagation_options
+from wavefabric.optics.link.elements import FibrePiece
 from wavefabric.optics.link.expected import expected_of, resonance
 from wavefabric.optics.link.path import LinkPath
+from wavefabric.optics.link.propagators import LinkPropagator
 from wavefabric.optics.link.reception import LinkReceiver
 from wavefabric.optics.propagation.propagate import PropagationOptions
 from wavefabric.optics.propagation.resonance import metres
@@ -61,21 +63,24 @@ class _ShortLink:
         symbols = min(run.signal.symbols, SYMBOLS)
         signal = run.signal.model_copy(update={"symbols": symbols, "linewidth": 0.0})
         quiet = run.receiver.model_copy(update={"osnr": None, "linewidth": 0.0})
-        link = run.link.model_copy(update={"noise_figure": None})
+        link = run.link.without_noise()
         self.run = run.model_copy(update={"signal": signal, "receiver": quiet, "link": link})
-        fibre = on_first_rank(comm, lambda: build_fibre(run, lambda _: None))
+        fibres = on_first_rank(comm, lambda: build_fibres(run, lambda _: None))
+        fibre = fibres["fibre"]
         self.transmitter = build_transmitter(self.run, fibre.modes)
         receiver = build_receiver(run, build_transmitter(run, fibre.modes), fibre)
         short = replace(receiver, transmitter=self.transmitter, osnr_db=None, linewidth=0.0, equaliser=None)
         end = run.receiver.model_copy(update={"at": "end", "back_to_back": False})
-        quiet = run.model_copy(update={"receiver": end}), replace(fibre, gamma=0.0), lambda _: None
-        (expected,) = expected_of(*quiet).values()
+        linear = {key: replace(each, gamma=0.0) for key, each in fibres.items()}
+        (expected,) = expected_of(run.model_copy(update={"receiver": end}), linear, lambda _: None).values()
         #: Noise over signal after the whole link, (modes, channels).
         self.noise = 1 / expected.snr
-        self.path = LinkPath.of_rank(comm, self.run, fibre, self.transmitter)
-        self.spans = min(run.link.spans, SPANS)
+        self.path = LinkPath.of_rank(comm, self.run, fibres, self.transmitter)
+        self.spans = min(len(self.path.span_ends), SPANS)
+        #: Longest piece of fibre, m.
+        self.length = max(piece.length for piece in self.path.pieces)
         self.receiver = LinkReceiver(self.run, self.path, short, comm, receiver.equaliser is not None)
-        self.propagator = self.path.propagator(self._options(run.link.length), comm)
+        self.propagator = LinkPropagator(self.path, self._options(self.length), comm)
         self.field = self.propagator.operators.empty()
 
     def _options(self, step: float) -> PropagationOptions:
@@ -83,21 +88,25 @@ class _ShortLink:
 
     def distortion(self, step: float, progress: Progress) -> np.ndarray:
         """Return the squared error vector magnitude of each mode and channel after steps of ``step`` m."""
-        run, path, modes = self.run, self.path, self.path.local_modes
+        path, modes = self.path, self.path.local_modes
         propagator, field = self.propagator, self.field
         propagator.renew(self._options(step))
         self.transmitter.fill(self.device, field, modes.first_row, path.fibre.modes)
-        count = propagator.steps(run.link.length, path.section_count) or 1
-        progress.start(self.spans * count, f"trial, step {step:.4g} m, steps")
-        for span in range(self.spans):
+        elements = path.elements[: path.end(self.spans)]
+        counts = {each: propagator.steps(each) or 1 for each in elements if isinstance(each, FibrePiece)}
+        progress.start(sum(counts.values()), f"trial, step {step:.4g} m, steps")
+        passed = 0
+        for element in elements:
+            if not isinstance(element, FibrePiece):
+                element.apply(path, self.device, field)
+                continue
 
-            def on_step(z: float, done: int, before: int = span * count) -> None:
+            def on_step(z: float, done: int, before: int = passed) -> None:
                 progress.update(before + done)
 
-            sections = path.sections(self.device, span)
-            propagator.run(field, run.link.length, on_step=on_step, sections=sections)
-            path.amplify(self.device, field, span)
-        evm = self.receiver.receive(propagator.operators, field, self.spans, progress).evm
+            propagator.run(field, path, element, on_step=on_step)
+            passed += counts[element]
+        evm = self.receiver.receive(propagator, field, self.spans, progress).evm
         return np.concatenate(self.comm.control.all_gather(evm**2))
 
     def check(self, step: float, progress: Progress, distortion: np.ndarray | None = None) -> StepCheck:
@@ -105,7 +114,7 @@ class _ShortLink:
         distortion = self.distortion(step, progress) if distortion is None else distortion
         half = self.distortion(step / 2, progress)
         # Distortion grows in proportion to the number of spans.
-        growth = self.run.link.spans / self.spans
+        growth = len(self.path.span_ends) / self.spans
         ratio = (self.noise + growth * distortion) / (self.noise + growth * half)
         change = float(np.nanmax(np.abs(10 * np.log10(ratio))))
         return StepCheck(step, self.spans, self.transmitter.grid.symbols, distortion, half, change)
@@ -138,13 +147,14 @@ def choose_step(
     if target is None:
         raise InputError('solver.step: no step = "auto" given; allowed: auto, or auto:0.01 dB')
     short = _ShortLink(run, comm)
-    limit = resonance(short.path.fibre, short.transmitter).step
-    step = min(run.link.length * _PART, _LIMITS * limit)
-    step = run.link.length / math.ceil(run.link.length / step)
-    if not (short.path.fibre.gamma * short.path.fibre.kappa).any():  # any step is exact
+    media = [medium.fibre for medium in short.path.media.values()]
+    limit, length = min(resonance(fibre, short.transmitter).step for fibre in media), short.length
+    step = min(length * _PART, _LIMITS * limit)
+    step = length / math.ceil(length / step)
+    if not any((fibre.gamma * fibre.kappa).any() for fibre in media):  # any step is exact
         return run.with_solver(step=step, step_penalty=None)
     distortion = None
-    while step > _LEAST * run.link.length:
+    while step > _LEAST * length:
         check = short.check(step, progress, distortion)
         if check.change_db <= target / 2:
             progress.finish()

@@ -9,7 +9,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from pydantic import PrivateAttr, StrictStr, ValidationError
+from pydantic import Field, PrivateAttr, StrictStr, ValidationError
 
 from wavefabric.base.arguments import instance
 from wavefabric.base.errors import InputError
@@ -17,6 +17,7 @@ from wavefabric.base.files.input import parse_toml, read_bytes, read_text
 from wavefabric.base.files.validation_errors import one_line
 from wavefabric.base.units import SPEED_OF_LIGHT
 from wavefabric.optics.run_file import tables, values
+from wavefabric.optics.run_file.elements import FibreElement, LinkTable
 from wavefabric.optics.signal.recovery import check_phase
 
 
@@ -26,7 +27,8 @@ class RunFile(values.RunFileTable):
     title: StrictStr = ""
     seed: values.Seed = 1
     fibre: tables.FibreTable
-    link: tables.LinkTable
+    fibres: dict[StrictStr, tables.FibreTable] = Field(default_factory=dict)
+    link: LinkTable
     signal: tables.SignalTable
     receiver: tables.ReceiverTable = tables.ReceiverTable()
     solver: tables.SolverTable
@@ -37,16 +39,23 @@ class RunFile(values.RunFileTable):
     def check(self) -> None:
         back = self.receiver.back_propagation
         for key, step in (("solver", self.solver.step), ("receiver.back_propagation", back and back.step)):
-            if step is not None and step > self.link.length * (1 + 1e-12):
-                limit = f"must not exceed the span (link.length = {self.link.length:g} m)"
+            longest = max(piece.length for piece in self.link.pieces)
+            if step is not None and step > longest * (1 + 1e-12):
+                limit = f"must not exceed the span (link.length = {longest:g} m)"
                 raise InputError(f"{key}.step: {step:g} m given, {limit}")
-        whole = self.link.length * self.link.spans
+        for number, each in enumerate(self.link.element or ()):
+            name = each.fibre if isinstance(each, FibreElement) else None
+            if name is not None and name not in self.fibres:
+                known = ", ".join(f'"{key}"' for key in self.fibres) or "none without tables [fibres.NAME]"
+                raise InputError(f'link.element[{number}].fibre: "{name}" given; allowed: {known}')
+        whole = self.link.total_length
         if beyond := [at for at in self.output.snapshots if at > whole * (1 + 1e-12)]:
             raise InputError(f"output.snapshots: {beyond[0]:g} m given, the link ends at {whole:g} m")
-        if isinstance(self.receiver.at, list) and max(self.receiver.at) > self.link.spans:
-            limit = f"the link has spans 1 to {self.link.spans} (link.spans)"
+        if isinstance(self.receiver.at, list) and max(self.receiver.at) > self.link.span_count:
+            limit = f"the link has spans 1 to {self.link.span_count} (link.spans)"
             raise InputError(f"receiver.at: span {max(self.receiver.at)} given, {limit}")
         check_phase(self.receiver.phase, self.signal.modulation, "receiver.phase")
+<<<<<<< HEAD
         reference, solved = self.fibre.reference, self.fibre.preset in tables.MULTIMODES
         carrier = SPEED_OF_LIGHT / reference
         # β, γ and loss at the channels are extrapolated from the fibre's wavelength: it must not be too far.
@@ -57,6 +66,19 @@ class RunFile(values.RunFileTable):
             limit += ", or with fibre.attenuation" * solved
             key = "preset" if solved or self.fibre.preset in tables.STANDARDS else "wavelength"
             raise InputError(f"fibre.{key}: {actual}, allowed: {limit}")
+=======
+        # β and γ at the channels are extrapolated from the fibre's wavelength: it must not be too far.
+        for key, fibre in self.fibre_tables().items():
+            carrier = SPEED_OF_LIGHT / (fibre.wavelength or DESIGN_WAVELENGTH)
+            if abs(carrier / self.signal.centre - 1) > 0.05:
+                actual = f"{SPEED_OF_LIGHT / carrier:g} m is {carrier / 1e12:.1f} THz"
+                limit = f"within 5 % of the channels at {self.signal.centre / 1e12:.1f} THz"
+                raise InputError(f"{key}.wavelength: {actual}, allowed: {limit}")
+
+    def fibre_tables(self) -> dict[str, tables.FibreTable]:
+        """Return a dictionary from key to table of all fibres: "fibre", and "fibres.NAME" for each name."""
+        return {"fibre": self.fibre} | {f"fibres.{name}": table for name, table in self.fibres.items()}
+>>>>>>> main
 
     @property
     def text(self) -> str:
@@ -70,11 +92,19 @@ class RunFile(values.RunFileTable):
 
     def input_paths(self) -> list[Path]:
         """Return the paths of the run file and of all files that it names."""
+<<<<<<< HEAD
         fibre = self.fibre
         tables = [fibre.profile and fibre.profile.table_csv, fibre.raman and fibre.raman.gain_csv]
         files = [fibre.modes_csv, fibre.groups_csv, fibre.kappa_csv, fibre.attenuation_csv]
         files += [fibre.dispersion_csv, self.signal.waveform]
         return [path for path in (self._path, *files, *tables) if path]
+=======
+        files = [self._path, self.signal.waveform]
+        for fibre in self.fibre_tables().values():
+            files += [fibre.modes_csv, fibre.groups_csv, fibre.kappa_csv, fibre.attenuation_csv]
+            files += [fibre.profile and fibre.profile.table_csv, fibre.raman and fibre.raman.gain_csv]
+        return [path for path in files if path]
+>>>>>>> main
 
     def output_path(self) -> Path:
         """Return the result path: output.file, or the run file's stem + ".h5" in the current directory."""
@@ -98,10 +128,11 @@ class RunFile(values.RunFileTable):
     def identity(self) -> str:
         """Return canonical JSON of all settings that affect results, for fingerprints; files as hashes."""
         values = self.model_dump(mode="json", exclude={"title", "output"})
-        for table in (values["fibre"], *(values["fibre"][name] or {} for name in ("profile", "raman"))):
-            for key, path in table.items():
-                if key.endswith("_csv") and path:
-                    table[key] = hashlib.sha256(read_bytes(path)).hexdigest()
+        for fibre in (values["fibre"], *values["fibres"].values()):
+            for table in (fibre, *(fibre[name] or {} for name in ("profile", "raman"))):
+                for key, path in table.items():
+                    if key.endswith("_csv") and path:
+                        table[key] = hashlib.sha256(read_bytes(path)).hexdigest()
         if self.signal.waveform is not None:
             with open(self.signal.waveform, "rb") as file:  # may be as large as the field
                 values["signal"]["waveform"] = hashlib.file_digest(file, "sha256").hexdigest()

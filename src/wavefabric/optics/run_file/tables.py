@@ -162,19 +162,6 @@ class FibreTable(values.RunFileTable):
             raise InputError(f"groups: {max(numbers)} given, {self.preset} has groups 1 to {most}")
 
 
-class LinkTable(values.RunFileTable):
-    """Describes [link]: spans, each followed by an amplifier. length in m; noise_figure and gains in dB."""
-
-    length: values.Length
-    spans: Annotated[values.Count, Field(le=values.MOST_SPANS)] = 1
-    noise_figure: Annotated[float, values.in_unit("dB", least=0, most=100)] | None = None
-    gain: Annotated[float, values.in_unit("dB", least=0, most=200)] | None = None
-    mix_groups: StrictBool = False
-    mode_dependent_gain: Annotated[float, values.in_unit("dB", least=0, most=30)] = 0.0
-    gain_tilt: Annotated[float, values.in_unit("1/Hz", least=-1e-9, most=1e-9)] = 0.0
-    gain_flattening: StrictBool = False
-
-
 #: Keys of each form of the channels' frequencies; the first key names the form.
 _FREQUENCY_FORMS = (
     ("channels", "centre_frequency", "spacing"),

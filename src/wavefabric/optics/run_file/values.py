@@ -8,7 +8,7 @@ import numpy as np
 import pydantic
 from pydantic import BeforeValidator, Field, PlainValidator, StrictInt
 
-from wavefabric.base.errors import InputError
+from wavefabric.base.errors import InputError, one_value
 from wavefabric.base.units import EXAMPLES, quantity, show
 from wavefabric.optics.fibre.beta import BETA_UNITS
 from wavefabric.optics.signal.transmitter import MOST_POWER
@@ -18,6 +18,8 @@ def _read(
     value: Any, info: pydantic.ValidationInfo, unit: str, above=None, least=-np.inf, most=np.inf
 ) -> float:
     context = info.context or {}
+    if isinstance(value, (list, tuple)):
+        raise ValueError(one_value(value))
     if context.get("text") and unit not in ("", "rad") and type(value) in (int, float):
         example = EXAMPLES.get(unit, unit)
         raise ValueError(f"{show(value)} has no unit; give text with a unit such as {example}")
@@ -66,6 +68,7 @@ def _counts(value: Any, keywords: tuple[str, ...]) -> Any:
     return value if single else items
 
 
+<<<<<<< HEAD
 def _betas(value: Any, info: pydantic.ValidationInfo) -> tuple[float, ...]:
     """Read a list of β2, β3, … in s^n/m."""
     if not isinstance(value, (list, tuple)) or not 1 <= len(value) < len(BETA_UNITS):
@@ -73,6 +76,15 @@ def _betas(value: Any, info: pydantic.ValidationInfo) -> tuple[float, ...]:
         raise ValueError(f"{show(value)} given; allowed: {allowed}")
     pairs = zip(value, BETA_UNITS[1:], strict=False)
     return tuple(_read(item, info, unit, least=-1e-15, most=1e-15) for item, unit in pairs)
+=======
+def _lengths(value: Any, info: pydantic.ValidationInfo) -> float | list[float]:
+    """Read a length, or a list of lengths."""
+    if not isinstance(value, (list, tuple)):
+        return _read(value, info, "m", above=0, most=1e9)
+    if not 1 <= len(value) <= MOST_SPANS:
+        raise ValueError(f"a list of {len(value)} lengths given; allowed: from 1 to {MOST_SPANS}")
+    return [_read(each, info, "m", above=0, most=1e9) for each in value]
+>>>>>>> main
 
 
 def _powers(value: Any, info: pydantic.ValidationInfo) -> float | tuple:
@@ -98,10 +110,12 @@ POWER_FORMS = (
 
 #: Bounds are far beyond any practical value: they keep absurd input out of the arithmetic.
 Length = Annotated[float, in_unit("m", above=0, most=1e9)]
+Lengths = Annotated[float | list[float], PlainValidator(_lengths)]
 Offset = Annotated[float, in_unit("m", least=0, most=1)]
 Frequency = Annotated[float, in_unit("Hz", above=0, most=1e16)]
 Count = Annotated[StrictInt, Field(ge=1, lt=2**63)]
-#: Most spans of a link, most channels, most symbols and samples per symbol, most CPU threads.
+#: Most elements of a link, most spans, most channels, most symbols and samples per symbol, most CPU threads.
+MOST_ELEMENTS = 30_000
 MOST_SPANS, MOST_CHANNELS, MOST_SYMBOLS, MOST_THREADS = 10_000, 10_000, 2**40, 4096
 #: Default penalty of step = "auto".
 STEP_PENALTY = "0.01 dB"

@@ -10,15 +10,14 @@ import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Context, Decimal, localcontext
-from functools import reduce
 from pathlib import Path
-from typing import Any
+from typing import Any, get_origin
 
 import numpy as np
 from pydantic import BaseModel
 
 from wavefabric.base.errors import InputError, cut, show, visible
-from wavefabric.base.files.validation_errors import submodel
+from wavefabric.base.files.validation_errors import submodels
 from wavefabric.base.results import fingerprint
 from wavefabric.base.units import quantity
 from wavefabric.optics.link.build import fibre_key, propagator_key
@@ -29,7 +28,7 @@ MOST_POINTS = 10_000
 NUMBER = r"[+-]?(?:\d{1,40}\.?\d{0,40}|\.\d{1,40})(?:[eE][+-]?\d{1,3})?"
 _RANGE = re.compile(rf"\s*({NUMBER})\s*:\s*({NUMBER})\s*:\s*({NUMBER})\s*([^:]*)")
 #: Keys that cannot be axes: they do not change results, or only where these are written.
-_NO_AXES = re.compile(r"title|output\..*|solver\.(device|threads|exchange)")
+_NO_AXES = re.compile(r"title|link\.element\.kind|output\..*|solver\.(device|threads|exchange)")
 
 
 @dataclass(frozen=True)
@@ -146,8 +145,8 @@ class Point:
     @property
     def steps(self) -> float:
         """Return the cost of this point, for progress: number of steps if fixed, else length in metres."""
-        link, step = self.run.link, self.run.solver.step
-        return link.spans * (link.length if step is None else math.ceil(link.length / step - 1e-9))
+        lengths, step = [piece.length for piece in self.run.link.pieces], self.run.solver.step
+        return sum(length if step is None else math.ceil(length / step - 1e-9) for length in lengths)
 
     def __str__(self) -> str:
         return in_words(self.values)
@@ -187,7 +186,12 @@ class SweepGrid:
         return {key: self._coordinate(key, [row[k] for row in each.rows]) for key, each, k in columns}
 
     def _coordinate(self, key: str, values: list[Any]) -> tuple[list[Any], str]:
-        number = reduce(getattr, key.split("."), self.base)
+        number: Any = self.base
+        for name in re.findall(r"[^.\[\]]+", key):
+            if isinstance(number, (list, dict)):
+                number = number[int(name) if isinstance(number, list) else name]
+            else:
+                number = getattr(number, name)
         if isinstance(number, bool) or not isinstance(number, (int, float)):
             return [value if isinstance(value, str) else show(value) for value in values], ""
         if not any(isinstance(value, str) for value in values):
@@ -258,17 +262,31 @@ def _with_values(content: dict[str, Any], values: Mapping[str, Any]) -> dict[str
     for key, value in values.items():
         *tables, last = key.split(".")
         table = result
-        for name in tables:
+        for name, _, number in (part.partition("[") for part in tables):
             inner = table.get(name)
-            table[name] = table = dict(inner) if isinstance(inner, dict) else {}
+            if number:
+                table[name] = inner = list(inner) if isinstance(inner, list) else []
+                position = int(number.removesuffix("]"))
+                if position >= len(inner):
+                    limit = f"numbers from 0 below {len(inner)}, the elements of the run file"
+                    raise InputError(f"{key}: element {position} given; allowed: {limit}")
+                inner[position] = table = dict(inner[position])
+            else:
+                table[name] = table = dict(inner) if isinstance(inner, dict) else {}
         table[last] = value
     return result
 
 
 def _keys(model: type[BaseModel] = RunFile, prefix: str = "") -> Iterator[str]:
+    """Yield the dotted keys of run files, those of elements of a link without the number of the element."""
     for name, field in model.model_fields.items():
-        inner = submodel(field.annotation)
-        yield from _keys(inner, f"{prefix}{name}.") if inner else [prefix + name]
+        inner = submodels(field.annotation)
+        if get_origin(field.annotation) is dict:
+            continue  # [fibres.NAME] has the keys of [fibre]
+        for each in inner:
+            yield from _keys(each, f"{prefix}{name}.")
+        if not inner:
+            yield prefix + name
 
 
 def _check_keys(keys: list[str]) -> None:
@@ -277,7 +295,7 @@ def _check_keys(keys: list[str]) -> None:
     for key in keys:
         if keys.count(key) > 1:
             raise InputError(f"{key}: two axes given; allowed: one for each key, zipped keys all together")
-        if key not in axis_keys:
+        if re.sub(r"\[\d+\]", "", re.sub(r"^fibres\.[^.]+\.", "fibre.", key)) not in axis_keys:
             near = [each for each in axis_keys if each.rpartition(".")[2] == key.rpartition(".")[2]]
             near = list(dict.fromkeys([*near, *difflib.get_close_matches(key, axis_keys, n=3)]))[:3]
             fault = "no axis of a sweep" if _NO_AXES.fullmatch(key) else "unknown key"

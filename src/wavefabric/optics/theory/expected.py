@@ -19,13 +19,17 @@ import scipy  # its submodules load when first used
 from wavefabric.base.arguments import instance, whole
 from wavefabric.base.errors import InputError, quoted
 from wavefabric.optics.fibre.fibre import Array, Fibre
-from wavefabric.optics.signal.amplifier import Amplifier, osnr_noise_density
+from wavefabric.optics.signal.amplifier import osnr_noise_density
 from wavefabric.optics.signal.constellation import Constellation
 from wavefabric.optics.signal.receiver import Receiver
 from wavefabric.optics.signal.recovery import BLIND_OWN
-from wavefabric.optics.theory.gaussian_noise import Options, Spans, nonlinear_interference
+from wavefabric.optics.signal.transmitter import root_raised_cosine
+from wavefabric.optics.theory.gaussian_noise import Options, nonlinear_interference
+from wavefabric.optics.theory.line import LinkLine, Spans
 from wavefabric.optics.theory.sums import window_weights
 
+#: Frequencies over two symbol rates at which the shape of filters is known; even.
+_BINS = 4096
 #: Parts of the noise, attributes of `Expectation`.
 PARTS = ("nli", "ase", "loaded", "numerical")
 #: Number of channels for which the numerical part is evaluated; it is nearly white, so interpolated between.
@@ -47,7 +51,9 @@ class Expectation:
     ase: Array  # noise of the amplifiers
     loaded: Array  # noise added for the OSNR
     numerical: Array  # change of ``nli`` due to a run's steps and sampling; may be negative
-    recovery: Array | float = 0.0  # noise of carrier-phase recovery and a trained equaliser; may be negative
+    #: Noise of carrier-phase recovery and a trained equaliser, and symbols that filters smear without an
+    #: equaliser; may be negative.
+    recovery: Array | float = 0.0
 
     @property
     def noise(self) -> Array:
@@ -73,7 +79,7 @@ class Expectation:
 def expected_quality(
     fibre: Fibre,
     receiver: Receiver,
-    spans: Spans,
+    spans: Spans | LinkLine,
     noise_figure_db: float | None = None,
     at: Sequence[int] | None = None,
     options: Options | None = None,
@@ -84,24 +90,27 @@ def expected_quality(
     The positions are "back_to_back" and "span_1", "span_2", … as in result files, after the spans ``at``, by
     default all. ``receiver`` provides the transmitter, the OSNR of loaded noise, the carrier-phase recovery
     and the equaliser. ``joint`` lists the numbers of modes in the sets that the equaliser treats together, by
-    default one set. ``spans`` describes the link, whose amplifiers have the noise figure ``noise_figure_db``
-    (None: noiseless). ``fibre`` is expanded at the grid's centre frequency. If ``options`` has steps or a
-    sample rate, ``numerical`` is the interference that these add; the phase window of ``options`` is replaced
-    by the receiver's.
+    default one set. ``spans`` describes equal spans of ``fibre``, whose amplifiers have the noise figure
+    ``noise_figure_db`` (None: noiseless), or a `LinkLine` with its own fibres and noise. Fibres are expanded
+    at the grid's centre frequency. If ``options`` has steps or a sample rate, ``numerical`` is the
+    interference that these add; the phase window of ``options`` is replaced by the receiver's.
     """
     instance("fibre", fibre, Fibre)
     instance("receiver", receiver, Receiver)
-    instance("spans", spans, Spans)
+    instance("spans", spans, Spans, LinkLine)
     instance("options", options, Options, NoneType)
     options = replace(options or Options(), phase_window=receiver.tracked)
     exact = replace(options, steps=None, sample_rate=None)
     transmitter = receiver.transmitter
     grid, powers = transmitter.grid, transmitter.powers(fibre.modes)
-    numbers = sorted(set(range(1, spans.count + 1) if at is None else _counts("at", at, spans.count)))
-    zero, net = np.zeros_like(powers), spans.net_gain(fibre)[:, None]
-    link, sizes = (numbers, fibre, receiver, spans), [fibre.modes]
+    line = spans
+    if isinstance(line, Spans):
+        line = line.line(fibre, grid.centre_frequency, noise_figure_db)
+    numbers = sorted(set(range(1, line.count + 1) if at is None else _counts("at", at, line.count)))
+    zero, sizes = np.zeros_like(powers), [fibre.modes]
     if joint is not None and sum(sizes := _counts("joint", joint, fibre.modes)) != fibre.modes:
         raise InputError(f"joint: {quoted(joint)} given; allowed: numbers of modes, {fibre.modes} together")
+    link = numbers, fibre, receiver, line
     nli = {0: zero} | interference_after(*link, exact)
     # Channels from the lowest frequency to the highest, all or `SAMPLED` of many.
     order = np.argsort(grid.offsets)
@@ -109,22 +118,83 @@ def expected_quality(
     some = tuple(order[np.unique(np.rint(picked).astype(int))].tolist())
     some = replace(options, channels=options.channels or some)
     stepped = nli if options == exact else {0: zero} | interference_after(*link, some)
-    rows, dispersion = 2 * np.repeat(sizes, sizes)[:, None], abs(fibre.beta[:, 1:2]) * spans.length
-    amplifier = Amplifier(spans.amplifier_gain(fibre), noise_figure_db)
-    added = 2 * grid.symbol_rate * amplifier.noise_density(grid.centre_frequency)
+    rows = 2 * np.repeat(sizes, sizes)[:, None]
     out = {}
-    for n in [0, *numbers]:
+    for n, budget in zip([0, *numbers], budgets(line, receiver, [0, *numbers]), strict=True):
         loaded = zero
         if receiver.osnr_db is not None:
-            nominal = (amplifier.gain * math.exp(-fibre.alpha.mean() * spans.length)) ** n
-            loaded = 2 * grid.symbol_rate * osnr_noise_density(receiver.osnr_db, nominal) * powers
-        ase = zero + added * sum(net**later for later in range(n))
-        signal = powers * net**n
-        noise = nli[n], ase, loaded, _filled(grid.offsets, stepped[n] - nli[n])
+            loaded = 2 * grid.symbol_rate * osnr_noise_density(receiver.osnr_db, budget.nominal) * powers
+        signal, passed = powers * budget.gain * budget.kept, budget.passed
+        noise = (
+            nli[n] * passed,
+            zero + budget.ase,
+            loaded,
+            _filled(grid.offsets, stepped[n] - nli[n]) * passed,
+        )
         error = np.maximum(sum(noise), 0) / np.where(signal > 0, signal, np.inf)
-        recovery = signal * added_error(receiver, error, rows, n * dispersion)
-        out[f"span_{n}" if n else "back_to_back"] = Expectation(n * spans.length, signal, *noise, recovery)
+        recovery = signal * added_error(receiver, error, rows, abs(budget.dispersion)[:, None])
+        if receiver.equaliser is None:
+            recovery = recovery + powers * budget.gain * budget.smeared
+        out[f"span_{n}" if n else "back_to_back"] = Expectation(budget.distance, signal, *noise, recovery)
     return out
+
+
+@dataclass(frozen=True, eq=False)
+class Budget:
+    """Holds what a line does to a signal up to one place, without the Kerr effect.
+
+    Powers are in W, arrays broadcast to (modes, channels).
+    """
+
+    distance: float  # from the transmitter, m
+    gain: Any  # power gain without that of the filters' shape
+    ase: Any  # noise of the amplifiers that passes filters and matched filter, both polarisations
+    dispersion: Array  # accumulated β2, s², by mode
+    nominal: float  # mean power gain, to which loaded noise refers
+    kept: float = 1.0  # power that the shape of the filters leaves of a matched pulse
+    smeared: float = 0.0  # intersymbol interference by the filters, relative to the power before them
+    passed: float = 1.0  # power of white noise at the transmitter that passes the filters' shape
+
+
+def budgets(line: LinkLine, receiver: Receiver, at: Sequence[int]) -> list[Budget]:
+    """Return the `Budget` at the end of each number ``at`` of spans, ascending; 0 is the transmitter."""
+    grid, rolloff = receiver.transmitter.grid, receiver.transmitter.rolloff
+    gain, nominal, distance = 1.0, 1.0, 0.0
+    dispersion = np.zeros(line.parts[0].fibre.modes)
+    # The raised cosine and the amplitude of all filters so far, over frequencies of ±1 symbol rate.
+    u = (np.arange(_BINS) + 0.5) / _BINS * 2 - 1
+    pulse, shape = root_raised_cosine(u, rolloff) ** 2, np.ones(_BINS)
+    #: Noise densities, W/Hz, each with the amplitude of the filters after it.
+    noises: list[tuple[Any, Array]] = []
+    wanted, out = {line.ends[n - 1] if n else 0 for n in at}, []
+    for number, each in enumerate((None, *line.parts)):
+        if each is not None:
+            gain, nominal, distance = gain * each.gain, nominal * each.nominal, distance + each.length
+            dispersion = dispersion + each.fibre.beta[:, 1] * each.length
+            noises = [(noise * each.gain, passed) for noise, passed in noises]
+            if each.filtered is not None:
+                amplitude = each.filtered(u * grid.symbol_rate)
+                shape = shape * amplitude
+                noises = [(noise, passed * amplitude) for noise, passed in noises]
+            if noises and each.filtered is None:  # no filter since the noise before
+                noises[-1] = noises[-1][0] + each.noise, noises[-1][1]
+            else:
+                noises.append((each.noise, np.ones(_BINS)))
+        if number in wanted:
+            ase = sum(2 * grid.symbol_rate * noise * _passing(pulse, passed) for noise, passed in noises)
+            folded = (pulse * shape).reshape(2, -1).sum(axis=0)
+            shaped = (shape != 1).any()
+            kept = float(folded.mean() ** 2) if shaped else 1.0
+            smeared = float((folded**2).mean() - kept) if shaped else 0.0
+            out.append(
+                Budget(distance, gain, ase, dispersion, nominal, kept, smeared, _passing(pulse, shape))
+            )
+    return out
+
+
+def _passing(pulse: Array, amplitude: Array) -> float:
+    """Return the share of white noise behind a matched filter that filters of this amplitude leave."""
+    return float(2 * (pulse * amplitude**2).mean()) if (amplitude != 1).any() else 1.0
 
 
 def _counts(key: str, values: Any, most: int) -> list[int]:
@@ -146,7 +216,7 @@ def _filled(offsets: Array, values: Array) -> Array:
 
 
 def interference_after(
-    numbers: Sequence[int], fibre: Fibre, receiver: Receiver, spans: Spans, options: Options
+    numbers: Sequence[int], fibre: Fibre, receiver: Receiver, line: LinkLine, options: Options
 ) -> dict[int, Array]:
     """Return a dictionary from number of spans to nonlinear interference, W, (modes, channels).
 
@@ -158,12 +228,14 @@ def interference_after(
         between = [*(n for n in EVALUATED if least <= n < nodes[-1]), nodes[-1]]
         nodes = min(nodes, between, key=len)
     sent = receiver.transmitter
-    nli = {n: nonlinear_interference(fibre, sent, replace(spans, count=n), options) for n in nodes}
+    nli = {n: nonlinear_interference(fibre, sent, line.up_to(n), options) for n in nodes}
     if nodes == list(numbers):
         return nli
-    net = spans.net_gain(fibre)[:, None]
-    curve = scipy.interpolate.PchipInterpolator(np.log(nodes), [nli[n] / (n * net**n) for n in nodes], axis=0)
-    return {n: curve(np.log(n)) * n * net**n for n in numbers}
+    every = sorted({*nodes, *numbers})
+    gains = {n: budget.gain for n, budget in zip(every, budgets(line, receiver, every), strict=True)}
+    values = [nli[n] / (n * gains[n]) for n in nodes]
+    curve = scipy.interpolate.PchipInterpolator(np.log(nodes), values, axis=0)
+    return {n: curve(np.log(n)) * n * gains[n] for n in numbers}
 
 
 def added_error(receiver: Receiver, error: Array, rows: Array, dispersion: Array) -> Array:

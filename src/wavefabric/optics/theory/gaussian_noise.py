@@ -30,16 +30,15 @@ receiver's inverse returns the rows as if they had never mixed.
 import math
 from dataclasses import dataclass
 from types import NoneType
-from typing import Any
 
 import numpy as np
 
-from wavefabric.base.arguments import instance, whole, within
+from wavefabric.base.arguments import instance, within
 from wavefabric.base.errors import InputError
-from wavefabric.base.units import db
 from wavefabric.optics.fibre.fibre import Array, Fibre
 from wavefabric.optics.signal.constellation import Constellation
 from wavefabric.optics.signal.transmitter import Transmitter
+from wavefabric.optics.theory.line import LinkLine, Spans
 from wavefabric.optics.theory.response import Accumulation, Steps
 from wavefabric.optics.theory.sums import (
     Comb,
@@ -51,40 +50,6 @@ from wavefabric.optics.theory.sums import (
     overlap_areas,
     walk_off,
 )
-
-
-@dataclass(frozen=True)
-class Spans:
-    """Describes ``count`` equal spans (up to 10 000) of ``length``, m or text, each followed by a flat gain.
-
-    ``gain`` is linear in power, 1e-20 to 1e20, None for the mean loss of a span. ``coherent``: interference
-    of the spans adds up in field, otherwise in power.
-    """
-
-    length: Any
-    count: int = 1
-    gain: float | None = None
-    coherent: bool = True
-
-    def __post_init__(self):
-        object.__setattr__(self, "length", within(self.length, "m", "length", 1e-6, 1e9))
-        whole("count", self.count, 1, 10_000)
-        if self.gain is not None:
-            object.__setattr__(self, "gain", within(self.gain, "", "gain", 1e-20, 1e20))
-
-    def amplifier_gain(self, fibre: Fibre) -> float:
-        """Return the power gain of an amplifier, linear."""
-        if self.gain is not None:
-            return self.gain
-        loss = float(fibre.alpha.mean() * self.length)
-        if loss > 46:
-            raise InputError(f"length: a span loses {db(math.e) * loss:.0f} dB; allowed: up to 200 dB")
-        return math.exp(loss)
-
-    def net_gain(self, fibre: Fibre) -> Array:
-        """Return for each mode the power gain of a span with the amplifier after it, (modes,)."""
-        loss = fibre.alpha * self.length
-        return np.exp(loss.mean() - loss) if self.gain is None else self.gain * np.exp(-loss)
 
 
 @dataclass(frozen=True)
@@ -100,18 +65,24 @@ class Options:
 
 
 def nonlinear_interference(
-    fibre: Fibre, transmitter: Transmitter, spans: Spans, options: Options | None = None
+    fibre: Fibre, transmitter: Transmitter, spans: Spans | LinkLine, options: Options | None = None
 ) -> Array:
     """Return the power of nonlinear interference after the last span's matched filter, W, (modes, channels).
 
-    The power is summed over both polarisations; ``fibre`` must be expanded at the grid's centre frequency. A
-    mode without any light gets none. `InputError` for channels that do not exist.
+    ``spans`` are equal spans of ``fibre``, or a `LinkLine` that has its own fibres. The power is summed over
+    both polarisations; fibres must be expanded at the grid's centre frequency. A mode without any light gets
+    none. The fibres of a line count as if their dispersion and κ were proportional (`LinkLine.compared`), and
+    the gain of a part as if it were the same for all channels of a mode. `InputError` for channels that do
+    not exist.
     """
     instance("fibre", fibre, Fibre)
     instance("transmitter", transmitter, Transmitter)
-    instance("spans", spans, Spans)
+    instance("spans", spans, Spans, LinkLine)
     instance("options", options, Options, NoneType)
-    within(float(fibre.alpha.max() * spans.length), "", "alpha x length", 0, 1000)
+    line = spans.line(fibre, transmitter.grid.centre_frequency) if isinstance(spans, Spans) else spans
+    for each in dict.fromkeys(line.parts):
+        within(float(each.fibre.alpha.max() * each.length), "", "alpha x length", 0, 1000)
+    fibre, (parts, repeats) = line.reference, line.repeated
     options = options or Options()
     grid, rate = transmitter.grid, options.sample_rate
     order = np.argsort(grid.offsets)
@@ -119,27 +90,31 @@ def nonlinear_interference(
     channels = range(grid.channels) if options.channels is None else options.channels
     if bad := [c for c in channels if not 0 <= c < grid.channels]:
         raise InputError(f"channels: {bad[0]} given; allowed: 0 to {grid.channels - 1}")
-    if fibre.gamma == 0:
+    if fibre.gamma == 0 or not line.length:
         return np.zeros((fibre.modes, grid.channels))
     received = np.flatnonzero(np.isin(order, channels))
-    kinds = _kinds(fibre, transmitter.powers(fibre.modes)[:, order] / 2 / grid.symbol_rate, spans, comb)
+    kinds = _kinds(fibre, transmitter.powers(fibre.modes)[:, order] / 2 / grid.symbol_rate, line, comb)
     spread, areas = walk_off(kinds, comb), overlap_areas(comb)
     # The phased array resolves mismatches of 1/(n L), which delays turn into frequencies.
-    scale = min(1 / (4 * math.pi * spans.count * spans.length * max(spread, 1e-18)), comb.rate)
+    reach = repeats * sum(each.length * abs(each.scale) for each in kinds[0].stretches)
+    scale = min(1 / (4 * math.pi * reach * max(spread, 1e-18)), comb.rate)
     aliases = (0.0, float(rate), -float(rate)) if rate else (0.0,)
     window, symbols = options.phase_window, options.symbols
     nodes = [nodes_of(comb, received, scale, window, symbols, alias) for alias in aliases]
+    net = np.ones((fibre.modes, grid.channels))
+    for each in parts * repeats:
+        net = net * each.gain
     squares = (fibre.gamma * fibre.kappa_rows()) ** 2
     by_row = np.full((fibre.rows, grid.channels), np.nan)
     by_row[:, order[received]] = 0.0
     for j in kinds:
-        accumulation = Accumulation(j.alpha, spans.length, spans.count, j.gain, spans.coherent, options.steps)
+        accumulation = Accumulation(j.stretches, repeats, line.coherent, options.steps)
         for part in nodes:
             sums = Sums(comb, part, j, accumulation, spread, areas)
             form = transmitter.format if options.modulation and not part.alias else Constellation("gaussian")
             for i in kinds:
-                mixed = i.gain**spans.count * _interference(sums, i, squares, form)
-                by_row[np.ix_(i.rows, order[received])] += mixed
+                mixed = _interference(sums, i, squares, form)
+                by_row[np.ix_(i.rows, order[received])] += net[np.ix_(i.rows // 2, order[received])] * mixed
     return by_row[0::2] + by_row[1::2]
 
 
@@ -164,18 +139,20 @@ def _interference(sums: Sums, i: RowKind, squares: np.ndarray, form: Constellati
     return np.outer(other_power, cross) + np.outer(self_power, itself)
 
 
-def _kinds(fibre: Fibre, density: np.ndarray, spans: Spans, comb: Comb) -> list[RowKind]:
-    """Return a `RowKind` for each set of field rows with equal β, α and ``density``.
+def _kinds(fibre: Fibre, density: np.ndarray, line: LinkLine, comb: Comb) -> list[RowKind]:
+    """Return a `RowKind` for each set of field rows with equal β and ``density``, and α and gain of parts.
 
     ``density`` (modes, channels) is the power of a row over the symbol rate, in W/Hz.
     """
     density = np.ascontiguousarray(density)
-    keys, net = np.column_stack([fibre.beta, fibre.alpha, density]), spans.net_gain(fibre)
+    half = float(abs(comb.centres).max()) + comb.rate
+    stretches = [line.stretches(mode, density[mode], half) for mode in range(fibre.modes)]
+    keys = np.column_stack([fibre.beta, density, np.array(stretches).reshape(fibre.modes, -1)])
     _, modes, kind = np.unique(keys, axis=0, return_index=True, return_inverse=True)
     kinds = []
     for k, mode in enumerate(modes):
         beta = np.ascontiguousarray(fibre.beta[mode])
         row = Row(beta, density[mode], *dispersion(beta, comb.centres))
-        own = np.flatnonzero(np.repeat(kind.reshape(-1) == k, 2))
-        kinds.append(RowKind(row, float(fibre.alpha[mode]), float(net[mode]), own))
+        rows = np.flatnonzero(np.repeat(kind.reshape(-1) == k, 2))
+        kinds.append(RowKind(row, stretches[mode], rows))
     return kinds

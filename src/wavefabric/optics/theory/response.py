@@ -6,7 +6,8 @@ f3 = f1 + f2 − f, adds up along n spans of length L to
 .. math:: μ(Δβ) = \frac{e^{(iΔβ-α)L}-1}{iΔβ-α} \sum_{s=0}^{n-1} ρ^s e^{isΔβL}
 
 with the power attenuation α of j, Δβ = β_i(f1) − β_i(f) + β_j(f2) − β_j(f3), and the net power gain ρ of a
-span for j: P. Poggiolini et al. 2014, doi 10.1109/JLT.2013.2295208, eqs. (4) and (5).
+span for j: P. Poggiolini et al. 2014, doi 10.1109/JLT.2013.2295208, eqs. (4) and (5). Unlike stretches of
+fibre each add such a term, weighted by the power gain before it, its γκ, and the phase that Δβ has turned by.
 
 An integrator with equal steps h replaces the integral over z by a sum. Its Kerr operator acts with weights
 w_k at z + c_k h, so that μ has the factor
@@ -19,7 +20,7 @@ w_k at z + c_k h, so that μ has the factor
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -80,54 +81,110 @@ class Steps:
         return kicks / _mean_exponential(double)
 
 
+class Stretch(NamedTuple):
+    """Describes how mixing products arise in a piece of fibre and pass what follows it, for one field row."""
+
+    length: float  # m
+    alpha: float  # power attenuation, 1/m
+    gain: float = 1.0  # power gain from the start of this fibre to the start of the next
+    scale: float = 1.0  # phase mismatch over that in the reference fibre
+    strength: float = 1.0  # γκ over that of the reference fibre
+
+
 @dataclass(frozen=True)
 class Accumulation:
-    """Describes how mixing products add up over ``spans`` spans of ``length`` m.
+    """Describes how mixing products add up over ``stretches`` of fibre, all of them ``repeats`` times.
 
-    ``alpha`` is the power attenuation (1/m), ``gain`` the net power gain of a span with its amplifier.
+    The phase mismatch of four frequencies is that in a reference fibre. ``steps`` are for a single stretch.
+    Before the first stretch light has had the power gain ``gain``, and ``turned`` m of the reference fibre.
     """
 
-    alpha: float
-    length: float
-    spans: int = 1
-    gain: float = 1.0
+    stretches: tuple[Stretch, ...]
+    repeats: int = 1
     coherent: bool = True
     steps: Steps | None = None
+    gain: float = 1.0
+    turned: float = 0.0
 
     @property
     def matched(self) -> float:
-        """Return the phase mismatch, 1/m, up to which a span's products add in phase: α, or 1/L if larger."""
-        return max(self.alpha, 1 / self.length)
+        """Return the mismatch, 1/m, up to which products of a stretch add in phase: α, or 1/L if larger."""
+        return max(max(each.alpha, 1 / each.length) / (abs(each.scale) or 1.0) for each in self._lit)
 
-    def amplitude(self, mismatch, first: int = 0, spans: int | None = None) -> np.ndarray:
-        """Return μ, the sum of a mixing product over spans, in m, at the phase mismatches Δβ (1/m).
+    @property
+    def extent(self) -> float:
+        """Return the period of fastest oscillation of μ, as a length: 2π over its period in Δβ, m."""
+        return self.repeats * sum(each.length * abs(each.scale) for each in self.stretches)
 
-        The sum is coherent, over ``spans`` spans (None: all) from span ``first``.
-        """
-        rate = 1j * np.asarray(mismatch) - self.alpha
-        span_gain = self.gain * np.exp(1j * np.asarray(mismatch) * self.length)
-        count, in_phase = self.spans if spans is None else spans, abs(span_gain - 1) < 1e-9
-        array = np.where(in_phase, count, (span_gain**count - 1) / np.where(in_phase, 1, span_gain - 1))
-        out = self.length * _mean_exponential(rate * self.length) * array * span_gain**first
-        return out if self.steps is None else out * self.steps.factor(rate, self.length)
+    @property
+    def _lit(self) -> list[Stretch]:
+        return [each for each in self.stretches if each.strength and each.length]
+
+    def amplitude(self, mismatch) -> np.ndarray:
+        """Return μ, the coherent sum of a mixing product over all stretches, m, at mismatches Δβ (1/m)."""
+        mismatch = np.asarray(mismatch)
+        total, gain, turned = np.zeros(mismatch.shape, complex), self.gain, self.turned
+        for each in self.stretches:
+            rate = 1j * (mismatch * each.scale) - each.alpha
+            start = each.strength * gain * np.exp(1j * mismatch * turned)
+            total = total + each.length * _mean_exponential(rate * each.length) * start
+            gain, turned = gain * each.gain, turned + each.scale * each.length
+        repeat = gain / self.gain * np.exp(1j * mismatch * (turned - self.turned))
+        in_phase = abs(repeat - 1) < 1e-9
+        series = (repeat**self.repeats - 1) / np.where(in_phase, 1, repeat - 1)
+        out = total * np.where(in_phase, self.repeats, series)
+        if self.steps is None:
+            return out
+        (each,) = self.stretches
+        return out * self.steps.factor(1j * mismatch * each.scale - each.alpha, each.length)
+
+    def apart(self) -> list["Accumulation"]:
+        """Return the sums that add up in power: this one if coherent, else one for each stretch of fibre."""
+        if self.coherent:
+            return [self]
+        parts, gain, turned = [], self.gain, self.turned
+        for _ in range(self.repeats):
+            for each in self.stretches:
+                if each.strength and each.length:
+                    parts.append(Accumulation((each,), steps=self.steps, gain=gain, turned=turned))
+                gain, turned = gain * each.gain, turned + each.scale * each.length
+        return parts
 
     def power_table(self) -> Table:
         """Return a table of |μ|² (m²), the strength of mixing products, and its integrals over Δβ."""
-        spans = self.spans if self.coherent else 1
-        scale = 1.0 if self.coherent else float(sum(self.gain ** (2 * s) for s in range(self.spans)))
-        decay, loss = math.exp(-self.alpha * self.length), self.matched
-        period = 0.0 if self.steps is None else self.steps.period(self.length)
-        # At large mismatch only the mean over oscillations matters: the coefficients of e^{isΔβL} in μ.
-        gains = self.gain ** np.arange(spans)
-        tail = scale * float(((np.append(gains, 0.0) - decay * np.append(0.0, gains)) ** 2).sum())
-        limits = period / 2 if period else 100 * loss, spans * self.length, period, tail, MATCHED * loss
-        return _table(lambda d: scale * abs(self.amplitude(d, 0, spans)) ** 2, *limits)
+        period = 0.0 if self.steps is None else self.steps.period(self.stretches[0].length)
+        largest = period / 2 if period else 100 * self.matched
+        weights: dict[Accumulation, float] = {}
+        for part in self.apart():  # phases before a part, and its gain, do not change its form
+            form = replace(part, gain=1.0, turned=0.0)
+            weights[form] = weights.get(form, 0.0) + part.gain**2
+        tail = sum(weight * form.tail for form, weight in weights.items())
+        limits = largest, max(form.extent for form in weights), period, tail, MATCHED * self.matched
+        squares = weights.items()
+        return _table(lambda d: sum(w * abs(form.amplitude(d)) ** 2 for form, w in squares), *limits)
+
+    @property
+    def tail(self) -> float:
+        """Return the mean of Δβ² |μ|² over oscillations at a large mismatch Δβ.
+
+        It is the sum of squares of the coefficients of e^{iΔβs}/Δβ in μ: ends of stretches with equal s add
+        up first.
+        """
+        ends: dict[float, float] = {}
+        gain, turned = 1.0, 0.0
+        for _ in range(self.repeats):
+            for each in self.stretches:
+                part = each.strength * gain / each.scale if each.scale else 0.0
+                start, turned = turned, turned + each.scale * each.length
+                ends[round(start, 3)] = ends.get(round(start, 3), 0.0) + part
+                out = part * math.exp(-each.alpha * each.length)
+                ends[round(turned, 3)] = ends.get(round(turned, 3), 0.0) - out
+                gain *= each.gain
+        return float(sum(each**2 for each in ends.values()))
 
     def amplitude_tables(self, largest: float) -> list[Table]:
-        """Return tables of μ and its integrals up to Δβ = ``largest`` (1/m); one per span if incoherent."""
-        parts = [(0, self.spans)] if self.coherent else [(s, 1) for s in range(self.spans)]
-        length = self.spans * self.length
-        return [_table(lambda d, part=part: self.amplitude(d, *part), largest, length) for part in parts]
+        """Return tables of μ and its integrals up to Δβ = ``largest``, 1/m, for each part adding in power."""
+        return [_table(part.amplitude, largest, self.extent) for part in self.apart()]
 
 
 def _mean_exponential(x):

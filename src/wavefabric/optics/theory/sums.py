@@ -17,7 +17,7 @@ from wavefabric.base.system.machine import usable_threads
 from wavefabric.optics.fibre.fibre import Array
 from wavefabric.optics.signal.recovery import sliding_sum
 from wavefabric.optics.signal.transmitter import root_raised_cosine
-from wavefabric.optics.theory.response import CORRELATED, Accumulation, Table
+from wavefabric.optics.theory.response import CORRELATED, Accumulation, Stretch, Table
 from wavefabric.runtime.kernels.cpu_launch import call_kernel
 
 #: Number of delays between two channels at which their correlated mixing is evaluated.
@@ -153,11 +153,10 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class RowKind:
-    """Describes a set of field rows of equal β, channel powers, attenuation (1/m) and net gain per span."""
+    """Describes a set of field rows of equal β and channel powers, with equal ``stretches`` of fibre."""
 
     row: Row
-    alpha: float
-    gain: float
+    stretches: tuple[Stretch, ...]
     rows: np.ndarray
 
 

@@ -26,7 +26,7 @@ TABLE = kernel_table(
 )
 
 # Each use of random numbers has a domain, so that no two uses with the same seed share a stream.
-SYMBOLS, AMPLIFIER, RECEIVER, MIXING, LOADING, COUPLING, GAINS, LASER = 1, 2, 3, 4, 5, 6, 7, 8
+SYMBOLS, AMPLIFIER, RECEIVER, MIXING, LOADING, COUPLING, GAINS, LASER, RAMAN = range(1, 10)
 
 
 def stream(domain: int, a: int, b: int = 0) -> int:

@@ -16,20 +16,21 @@ from wavefabric.collectives.builders.recursive import factors
 from wavefabric.collectives.builders.ring import rail_rings, ring_of_one_part
 from wavefabric.collectives.builders.transfers import transfers
 from wavefabric.collectives.candidates import PIECES, Candidates, Choice, refused
-from wavefabric.collectives.registry import ALGORITHMS, build, channels_of
+from wavefabric.collectives.registry import ALGORITHMS, PAIRED, build, channels_of
 from wavefabric.collectives.schedule import Schedule
 from wavefabric.collectives.sizes import MOST_RANKS
 from wavefabric.collectives.verify import verify
 from wavefabric.fabric.candidates import candidates_on, node_grid, on_rails
 from wavefabric.fabric.cost_models.cost import AnyFabric
+from wavefabric.fabric.electrical.fabric import Fabric
 from wavefabric.fabric.photonic.fabric import PhotonicFabric
 
 _WORDS = (
     "ring", "bidirectional-ring", "recursive:2", "recursive:4", "tree", "double-tree", "bruck", "direct",
-    "hierarchical", "nvls",
+    "hierarchical", "nvls", "nvls-tree",
 )  # fmt: skip
-#: Allowed collectives. After a colon, ``recursive`` takes a radix, ``tree``, ``double-tree`` and ``nvls``
-#: a number of pieces, and ``hierarchical`` the nodes and the GPUs per node.
+#: Allowed collectives. After a colon, ``recursive`` takes a radix, ``tree``, ``double-tree``, ``nvls`` and
+#: ``nvls-tree`` a number of pieces, and ``hierarchical`` the nodes and the GPUs per node.
 CHOICES = {word: ALGORITHMS[word.partition(":")[0]].summary for word in _WORDS} | {
     "auto": "for each call whatever takes the least time, of all algorithms that the fabric can run",
     "optimal": "as auto, and for groups of up to 64 GPUs of an electrical fabric a searched schedule too",
@@ -41,7 +42,8 @@ ALIASES = {"lumorph-2": "recursive:2", "lumorph-4": "recursive:4"}
 #: Largest radix that a user may choose or that `recipes` falls back to.
 MOST_RADIX = 16
 #: Smallest and largest number after the colon, for each family.
-_NUMBERS = {"recursive": (2, MOST_RADIX), "tree": (1, 4096), "double-tree": (1, 4096), "nvls": (1, 4096)}
+_PIPELINED = ("tree", "double-tree", "nvls", "nvls-tree")
+_NUMBERS = {"recursive": (2, MOST_RADIX)} | dict.fromkeys(_PIPELINED, (1, 4096))
 #: Circuits in total, or per GPU, above which `COMPARING` omits an algorithm because planning takes too long.
 MOST_CIRCUITS, CIRCUITS_EACH = 2**13, 16
 
@@ -110,7 +112,8 @@ def recipes(
       on an electrical fabric.
 
     In a group of whole, equal parts of nodes (`wavefabric.fabric.candidates.node_grid`) rings and trees are
-    those of NCCL, one through each GPU of a node; ``auto`` compares one through all GPUs too.
+    those of NCCL, one through each GPU of a node; ``auto`` compares one through all GPUs too. In other groups
+    the faster of ``nvls`` and ``double-tree`` stands for ``nvls-tree``, as in NCCL.
 
     A recursive algorithm needs a radix of at least the largest prime factor of the number of GPUs. If the
     chosen radix is smaller, the smallest that fits is used, up to `MOST_RADIX`. If an algorithm does not fit
@@ -139,7 +142,11 @@ def recipes(
         if not wanted.choices:
             raise InputError(next(iter(wanted.left_out.values())))
         return wanted
-    forms = on_rails(_forms(text, collective, gpus, fabric), grid)
+    words = [text]
+    if text.startswith("nvls-tree") and not grid:
+        aided = isinstance(fabric, Fabric) and bool(fabric.multicast_switches)
+        words = [text.replace("nvls-tree", other) for other in ("nvls", "double-tree")[: 1 + aided]]
+    forms = on_rails([form for word in words for form in _forms(word, collective, gpus, fabric)], grid)
     fitting = [choice for choice in forms if why_not(choice) is None]
     if not fitting:
         others = on_rails(map(Choice, ("ring", "double-tree", "bruck", "pairwise")), grid)
@@ -209,7 +216,7 @@ def folded(choice: Choice, collective: str, ranks: int) -> Built:
 
 def complete(choice: Choice, collective: str, ranks: int) -> Built:
     """Return the schedule of ``collective`` with the algorithm ``choice``, without verifying it."""
-    parts = (1 + (choice.algorithm == "double-tree")) * channels_of(choice.algorithm, choice.grid)
+    parts = (1 + (choice.algorithm in PAIRED)) * channels_of(choice.algorithm, choice.grid)
     elements = ranks * choice.pieces * parts
     return Built(build(choice.algorithm, collective, ranks, elements, **choice.options), elements)
 

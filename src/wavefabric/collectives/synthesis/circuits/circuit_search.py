@@ -8,10 +8,10 @@ import numpy as np
 
 from wavefabric.collectives.synthesis import deadline as clock
 from wavefabric.collectives.synthesis.bounds import circuit_bound, cut_bound
+from wavefabric.collectives.synthesis.circuits.free_wavelengths import FreeWavelengths, RoutedNetwork
+from wavefabric.collectives.synthesis.circuits.known_circuits import direct, greedy, relayed, ring
 from wavefabric.collectives.synthesis.demand import Demand, Move
-from wavefabric.collectives.synthesis.free_wavelengths import FreeWavelengths, RoutedNetwork
 from wavefabric.collectives.synthesis.graphs import colours
-from wavefabric.collectives.synthesis.known_circuits import direct, greedy, relayed, ring
 from wavefabric.collectives.synthesis.model import Model, SendVariables
 from wavefabric.collectives.synthesis.problem import OpticalNetwork, no_time_to_begin
 from wavefabric.collectives.synthesis.search import Lightpath, Progress, Search, Solution, ordered_solution

@@ -5,9 +5,9 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from wavefabric.collectives.synthesis.circuits.free_wavelengths import FreeWavelengths, RoutedNetwork
 from wavefabric.collectives.synthesis.deadline import Deadline
 from wavefabric.collectives.synthesis.demand import ChunkDemand, Demand, Move
-from wavefabric.collectives.synthesis.free_wavelengths import FreeWavelengths, RoutedNetwork
 from wavefabric.collectives.synthesis.graphs import colours, ring_moves
 from wavefabric.collectives.synthesis.search import Lightpath, Solution, ordered_solution
 

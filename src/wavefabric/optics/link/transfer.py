@@ -1,0 +1,150 @@
+"""Compute a link's linear transfer matrices over frequency, and from them group delays and loss by mode."""
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from wavefabric.base.arguments import number, whole
+from wavefabric.optics.fibre.fibre import Array, Fibre
+from wavefabric.optics.link.build import build_fibres, build_transmitter
+from wavefabric.optics.link.elements import BandFilter, FibrePiece, LinkAmplifier, ModeCoupler
+from wavefabric.optics.link.path import LinkPath
+from wavefabric.optics.propagation.rank_modes import RankModes
+from wavefabric.optics.run_file.load import RunFile, run_file
+
+#: Largest phase, in turns, by which delays may differ over the step of frequency of a derivative.
+_TURN = 0.05
+
+
+@dataclass(frozen=True, eq=False)
+class ModalFigures:
+    """Holds group delays and mode-dependent loss of a link at F optical ``frequencies``, Hz.
+
+    Delays are those of the principal states: eigenvalues of the group-delay operator −i T′T⁻¹, with T the
+    transfer matrix of the field rows. Their largest difference is the differential group delay of one mode,
+    the delay spread of several. Loss is given by the singular values of T. C. Antonelli, A. Mecozzi, M.
+    Shtaif, P. J. Winzer, Opt. Express 20 (2012) 11718, doi 10.1364/OE.20.011718; K.-P. Ho, J. M. Kahn, Opt.
+    Express 19 (2011) 16612, doi 10.1364/OE.19.016612.
+    """
+
+    frequencies: Array  # (F,)
+    delays: Array  # relative to their mean, s, ascending, (F, 2M)
+    gains_db: Array  # of the principal paths, relative to their mean gain, dB, descending, (F, 2M)
+
+    def arrays(self) -> dict[str, Array]:
+        """Return a dictionary from name to array of all figures, in SI units and dB."""
+        return {
+            "frequency": self.frequencies,
+            "delay": self.delays,
+            "gain_db": self.gains_db,
+            "delay_spread": self.delay_spread,
+            "mode_dependent_loss_db": self.mode_dependent_loss_db,
+        }
+
+    @property
+    def delay_spread(self) -> Array:
+        """Return the largest difference of group delay at each frequency, s, (F,): for one mode its DGD."""
+        return np.ptp(self.delays, axis=1)
+
+    @property
+    def mode_dependent_loss_db(self) -> Array:
+        """Return the ratio of the largest to the smallest gain at each frequency, dB, (F,)."""
+        return np.ptp(self.gains_db, axis=1)
+
+
+def transfer_matrices(path: LinkPath, offsets: Array) -> np.ndarray:
+    """Return the transfer matrices of a link without the Kerr effect: complex128, (F, 2M, 2M).
+
+    ``offsets`` (F,) are optical frequencies relative to the middle of the channels, Hz. Filters count with
+    their shape about the nearest channel.
+    """
+    offsets = np.asarray(offsets, float)
+    frequencies, rows = path.grid.centre_frequency + offsets, path.fibre.rows
+    total = np.tile(np.eye(rows, dtype=complex), (len(offsets), 1, 1))
+    for element in path.elements:
+        if isinstance(element, FibrePiece):
+            total = _through_fibre(path, element, offsets, total)
+            gain = np.repeat(path.log_gain(element, 0.0, element.length, frequencies), 2, axis=1)
+            total *= np.exp(gain / 2)[:, :, None]
+        elif isinstance(element, ModeCoupler):
+            mixing = element.mixing(path)
+            for matrix, (start, stop) in zip(mixing.matrices, mixing.blocks, strict=True):
+                total[:, start:stop] = matrix @ total[:, start:stop]
+        else:
+            gain = np.tile(element.row_gains(path), (len(offsets), 1))
+            if isinstance(element, LinkAmplifier):
+                gain = gain * np.repeat(np.exp(element.log_spectrum(path, frequencies)), 2, axis=1)
+            elif isinstance(element, BandFilter):
+                nearest = np.abs(offsets[:, None] - path.grid.offsets).argmin(axis=1)
+                passed = element.amplitude(offsets - path.grid.offsets[nearest])
+                passed = passed * element.passed(path.grid)[nearest]
+                gain = gain * passed[:, None] ** 2
+            total *= np.sqrt(gain)[:, :, None]
+    return total
+
+
+def _through_fibre(path: LinkPath, piece: FibrePiece, offsets: Array, total: np.ndarray) -> np.ndarray:
+    medium = path.medium(piece)
+    section = piece.length / piece.section_count if medium.coupling else piece.length
+    passed = np.exp(_exponents(medium.fibre, offsets) * section)[:, :, None]
+    for section_number in range(piece.section_count if medium.coupling else 1):
+        total = passed * total
+        if medium.coupling:
+            mixing = medium.coupling.unitary(medium.fibre, piece.length, piece.number, section_number)
+            for matrix, (start, stop) in zip(mixing.matrices, mixing.blocks, strict=True):
+                total[:, start:stop] = matrix @ total[:, start:stop]
+    return total
+
+
+def _exponents(fibre: Fibre, offsets: Array) -> np.ndarray:
+    """Return iβ − α/2 of each field row at optical offsets, 1/m, (F, 2M)."""
+    w = 2 * math.pi * offsets
+    orders = range(1, fibre.beta.shape[1] + 1)
+    phase = np.array([w**n / math.factorial(n) for n in orders]).T @ np.repeat(fibre.beta, 2, axis=0).T
+    if fibre.row_delays is not None:
+        phase = phase + np.outer(w, fibre.row_delays)
+    return 1j * phase - np.repeat(fibre.alpha, 2) / 2
+
+
+def modal_figures(
+    run: RunFile | str | Path,
+    count: int = 64,
+    width: float | str | None = None,
+    fibres: dict[str, Fibre] | None = None,
+) -> ModalFigures:
+    """Compute group delays and mode-dependent loss of a run file's link at ``count`` frequencies.
+
+    These are equally spaced over ``width`` (Hz or text; None: the band of the channels) about the middle of
+    the channels. ``fibres`` are those of the run, if they are built. `InputError` as for a run.
+    """
+    run = run_file(run)
+    whole("count", count, 1, 100_000)
+    fibres = fibres or build_fibres(run, lambda _: None)
+    modes = fibres["fibre"].modes
+    path = LinkPath(run, fibres, build_transmitter(run, modes), RankModes((0, modes)))
+    band = 2 * float(np.abs(path.grid.offsets).max()) + run.signal.wdm_grid.symbol_rate
+    half = (band if width is None else number(width, "Hz", "width")) / 2
+    offsets = np.linspace(-half, half, count) if count > 1 else np.zeros(1)
+    step = _derivative_step(path)
+    before, middle, after = (transfer_matrices(path, offsets + k * step) for k in (-0.5, 0.0, 0.5))
+    # T(ω + δ/2) T(ω − δ/2)⁻¹ = exp(iδ G) to second order, G the group-delay operator.
+    turns = np.linalg.eigvals(after @ np.linalg.inv(before))
+    common = np.exp(1j * np.angle(turns.mean(axis=1, keepdims=True)))
+    delays = np.angle(turns / common) / (2 * math.pi * step)
+    delays = np.sort(delays - delays.mean(axis=1, keepdims=True), axis=1)
+    values = np.linalg.svd(middle, compute_uv=False)
+    gains = 20 * np.log10(values)
+    mean = 10 * np.log10((values**2).mean(axis=1, keepdims=True))
+    return ModalFigures(path.grid.centre_frequency + offsets, delays, gains - mean)
+
+
+def _derivative_step(path: LinkPath) -> float:
+    """Return a step of frequency, Hz, over which the phases of delays differ by at most `_TURN` turns."""
+    spread = 1e-15
+    for piece in path.pieces:
+        fibre = path.medium(piece).fibre
+        delays = np.repeat(fibre.beta[:, 0], 2) + (0 if fibre.row_delays is None else fibre.row_delays)
+        spread += float(np.ptp(delays)) * piece.length
+    return _TURN / spread

@@ -1,0 +1,157 @@
+"""Describe a link for theory: stretches of fibre, each followed by lumped gain and noise."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from wavefabric.base.arguments import whole, within
+from wavefabric.base.errors import InputError
+from wavefabric.base.units import db
+from wavefabric.optics.fibre.fibre import Array, Fibre
+from wavefabric.optics.signal.amplifier import Amplifier
+from wavefabric.optics.theory.response import Stretch
+
+#: Number of frequencies over the band at which the dispersion of two fibres is compared.
+_COMPARED = 33
+
+
+@dataclass(frozen=True, eq=False)
+class LinkPart:
+    """Describes ``length`` m of a fibre, which may be 0, and the lumped elements up to the next fibre."""
+
+    fibre: Fibre
+    length: float
+    gain: Any  # power gain of fibre and elements together: broadcasts to (modes, channels)
+    noise: Any = 0.0  # noise power density of a row at the end, W/Hz: broadcasts to (modes, channels)
+    nominal: float = 1.0  # mean power gain, to which loaded noise refers
+    #: Amplitude of the filters among the elements at an offset from a channel's centre (Hz); None without.
+    filtered: Callable[[Array], Array] | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class LinkLine:
+    """Describes a link as parts in order; ``ends`` are the numbers of parts up to the end of each span.
+
+    Interference of the parts adds up in field if ``coherent``, otherwise in power.
+    """
+
+    parts: tuple[LinkPart, ...]
+    ends: tuple[int, ...]
+    coherent: bool = True
+
+    def up_to(self, spans: int) -> "LinkLine":
+        """Return the first ``spans`` spans."""
+        return LinkLine(self.parts[: self.ends[spans - 1]], self.ends[:spans], self.coherent)
+
+    @property
+    def count(self) -> int:
+        """Return the number of spans."""
+        return len(self.ends)
+
+    @property
+    def length(self) -> float:
+        """Return the length of all fibre, m."""
+        return math.fsum(each.length for each in self.parts)
+
+    @cached_property
+    def repeated(self) -> tuple[tuple[LinkPart, ...], int]:
+        """Return the parts of which the line is a repetition, and how many times they are repeated."""
+        number = len(self.parts)
+        for period in (each for each in range(1, number) if number % each == 0):
+            if all(a is b for a, b in zip(self.parts[period:], self.parts, strict=False)):
+                return self.parts[:period], number // period
+        return self.parts, 1
+
+    @property
+    def reference(self) -> Fibre:
+        """Return the fibre with the strongest Kerr effect, to which others are compared."""
+        parts, _ = self.repeated
+        return max((each.fibre for each in parts if each.length), key=_kerr, default=parts[0].fibre)
+
+    def stretches(self, mode: int, powers: Array, half_band: float) -> tuple[Stretch, ...]:
+        """Return what `Accumulation` needs of each repeated part for the rows of ``mode``.
+
+        ``powers`` (channels,) weigh the gains of the channels; ``half_band`` is half the band, Hz.
+        """
+        weights = powers / powers.sum() if powers.any() else np.full(len(powers), 1 / len(powers))
+        parts, _ = self.repeated
+        out: list[Stretch] = []
+        for each in parts:
+            scale, strength, _ = self.compared(each.fibre, half_band)
+            gains = np.broadcast_to(each.gain, (each.fibre.modes, len(powers)))[mode]
+            gain = float(gains[0] if np.ptp(gains) == 0 else gains @ weights)
+            if each.length == 0 and out:
+                out[-1] = out[-1]._replace(gain=out[-1].gain * gain)
+            else:
+                out.append(Stretch(each.length, float(each.fibre.alpha[mode]), gain, scale, strength))
+        return tuple(out)
+
+    def compared(self, fibre: Fibre, half_band: float) -> tuple[float, float, float]:
+        """Return a fibre's dispersion and γκ over those of the reference, and what that leaves of dispersion.
+
+        The ratios are least-squares fits over modes and a band of ± ``half_band`` Hz. What they leave is a
+        fraction of the fibre's dispersion, root mean square.
+        """
+        reference = self.reference
+        if fibre is reference:
+            return 1.0, 1.0, 0.0
+        here, there = _phases(fibre, half_band), _phases(reference, half_band)
+        kappa, other = (each.gamma * each.kappa_rows() for each in (fibre, reference))
+        strength = float((kappa * other).sum() / (other**2).sum()) if other.any() else 1.0
+        scale = float((here * there).sum() / (there**2).sum()) if there.any() else 1.0
+        rest = here - scale * there
+        return scale, strength, math.sqrt((rest**2).sum() / (here**2).sum()) if here.any() else 0.0
+
+
+def _kerr(fibre: Fibre) -> float:
+    return float(fibre.gamma * np.abs(fibre.kappa).max())
+
+
+def _phases(fibre: Fibre, half_band: float) -> Array:
+    """Return the phases of all modes over a band, rad/m, without what delays all modes alike."""
+    w = 2 * math.pi * half_band * np.linspace(-1, 1, _COMPARED)
+    powers = np.array([w**n / math.factorial(n) for n in range(1, fibre.beta.shape[1] + 1)])
+    phases = fibre.beta @ powers
+    common = np.polynomial.Polynomial.fit(w, phases.mean(axis=0), 1)(w)
+    return phases - common
+
+
+@dataclass(frozen=True)
+class Spans:
+    """Describes ``count`` equal spans (up to 10 000) of ``length``, m or text, each followed by a flat gain.
+
+    ``gain`` is linear in power, 1e-20 to 1e20, None for the mean loss of a span. ``coherent``: interference
+    of the spans adds up in field, otherwise in power.
+    """
+
+    length: Any
+    count: int = 1
+    gain: float | None = None
+    coherent: bool = True
+
+    def __post_init__(self):
+        object.__setattr__(self, "length", within(self.length, "m", "length", 1e-6, 1e9))
+        whole("count", self.count, 1, 10_000)
+        if self.gain is not None:
+            object.__setattr__(self, "gain", within(self.gain, "", "gain", 1e-20, 1e20))
+
+    def amplifier_gain(self, fibre: Fibre) -> float:
+        """Return the power gain of an amplifier, linear."""
+        if self.gain is not None:
+            return self.gain
+        loss = float(fibre.alpha.mean() * self.length)
+        if loss > 46:
+            raise InputError(f"length: a span loses {db(math.e) * loss:.0f} dB; allowed: up to 200 dB")
+        return math.exp(loss)
+
+    def line(self, fibre: Fibre, centre: float, noise_figure_db: float | None = None) -> LinkLine:
+        """Return the `LinkLine` of these spans of ``fibre``; ``centre`` is the optical frequency in Hz."""
+        amplifier, loss = Amplifier(self.amplifier_gain(fibre), noise_figure_db), fibre.alpha * self.length
+        net = np.exp(loss.mean() - loss) if self.gain is None else self.gain * np.exp(-loss)
+        nominal = 1.0 if self.gain is None else self.gain * math.exp(-loss.mean())
+        each = LinkPart(fibre, self.length, net[:, None], amplifier.noise_density(centre), nominal)
+        return LinkLine((each,) * self.count, tuple(range(1, self.count + 1)), self.coherent)
