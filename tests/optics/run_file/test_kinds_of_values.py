@@ -43,14 +43,10 @@ VALUES = {
 #: Keys that take any text, and those that take lists.
 TEXTS = ("title", "output.file")
 LISTS = (
-<<<<<<< HEAD
-    "fibre.groups",
-    "fibre.betas",
-=======
     "link.length",
     "link.element",
     "fibre.groups",
->>>>>>> main
+    "fibre.betas",
     "signal.launch_power",
     "signal.frequencies",
     "receiver.at",

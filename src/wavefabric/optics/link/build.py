@@ -20,13 +20,8 @@ from wavefabric.optics.link.path import LinkPath
 from wavefabric.optics.propagation.phase_groups import exchange_form
 from wavefabric.optics.propagation.propagate import PropagationOptions
 from wavefabric.optics.propagation.rank_modes import split_modes
-<<<<<<< HEAD
 from wavefabric.optics.run_file.load import RunFile
-from wavefabric.optics.run_file.tables import DESIGN_WAVELENGTH
-=======
-from wavefabric.optics.run_file.load import DESIGN_WAVELENGTH, RunFile
-from wavefabric.optics.run_file.tables import FibreTable
->>>>>>> main
+from wavefabric.optics.run_file.tables import DESIGN_WAVELENGTH, FibreTable
 from wavefabric.optics.run_file.values import POWER_FORMS
 from wavefabric.optics.signal.equaliser import Equaliser
 from wavefabric.optics.signal.receiver import Receiver
@@ -97,14 +92,9 @@ def build_fibre(
     `fibre.wavelength`; `at_frequency` converts them. The indices of an index profile hold at
     `fibre.wavelength` too, and its modes are solved for at the middle frequency.
     """
-<<<<<<< HEAD
-    table = run.fibre
+    table = table or run.fibre
     dispersion = [key for key in KEYS if key in type(table).model_fields and key != "dispersion_csv"]
     keys = table.present("attenuation", "n2", "gamma", "wavelength", "a_eff", *dispersion)
-=======
-    table = table or run.fibre
-    keys = table.present("attenuation", "n2", "gamma", "wavelength", "beta2", "beta3")
->>>>>>> main
     options: dict[str, Any] = {key: getattr(table, key) for key in keys}
     centre = run.signal.centre
     if table.preset in SINGLE_MODES:

@@ -68,7 +68,6 @@ def _counts(value: Any, keywords: tuple[str, ...]) -> Any:
     return value if single else items
 
 
-<<<<<<< HEAD
 def _betas(value: Any, info: pydantic.ValidationInfo) -> tuple[float, ...]:
     """Read a list of β2, β3, … in s^n/m."""
     if not isinstance(value, (list, tuple)) or not 1 <= len(value) < len(BETA_UNITS):
@@ -76,7 +75,8 @@ def _betas(value: Any, info: pydantic.ValidationInfo) -> tuple[float, ...]:
         raise ValueError(f"{show(value)} given; allowed: {allowed}")
     pairs = zip(value, BETA_UNITS[1:], strict=False)
     return tuple(_read(item, info, unit, least=-1e-15, most=1e-15) for item, unit in pairs)
-=======
+
+
 def _lengths(value: Any, info: pydantic.ValidationInfo) -> float | list[float]:
     """Read a length, or a list of lengths."""
     if not isinstance(value, (list, tuple)):
@@ -84,7 +84,6 @@ def _lengths(value: Any, info: pydantic.ValidationInfo) -> float | list[float]:
     if not 1 <= len(value) <= MOST_SPANS:
         raise ValueError(f"a list of {len(value)} lengths given; allowed: from 1 to {MOST_SPANS}")
     return [_read(each, info, "m", above=0, most=1e9) for each in value]
->>>>>>> main
 
 
 def _powers(value: Any, info: pydantic.ValidationInfo) -> float | tuple:
