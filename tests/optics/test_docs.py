@@ -26,6 +26,13 @@ def test_a_fibre_from_its_coefficients():
     np.testing.assert_allclose(names["fibre"].beta[1, :2], [8e-15, -22.4e-27])
 
 
+def test_one_mode_by_d_and_slope():
+    names = {}
+    exec(example("fibre.md", "One mode: D, slope, tables, A_eff"), names)
+    np.testing.assert_allclose(names["data_sheet"].beta[0, 1:3], [-21.6826e-27, 0.126783e-39], rtol=1e-5)
+    np.testing.assert_allclose(names["any_order"].beta[0, 3:], [-4e-55, 1e-69])
+
+
 def test_powers_under_raman_scattering():
     names = {}
     exec(example("fibre.md", "Stimulated Raman scattering"), names)

@@ -30,6 +30,8 @@ EXAMPLES = {
     "s^2/m": "ps^2/km",
     "s^3/m": "ps^3/km",
     "s^4/m": "ps^4/km",
+    "s/m^2": "ps/nm/km",
+    "s/m^3": "ps/nm^2/km",
     "m^2/W": "m^2/W",
     "1/W/m": "1/W/km",
     "B": "B, MB, GB, GiB",
@@ -47,9 +49,11 @@ _OVER_ROOT = re.compile(r"(\w+)\s*/\s*(?:sqrt\(\s*(\w+)\s*\)|√(\w+)|(\w+)\^0\.
 # A unit: names and whole numbers with small exponents between * and /. Pint evaluates its text, and
 # 10**10**10 would never end.
 _POWER = r"(?:\^|\*\*)"
-_WORD = rf"(?:[^\W\d_]+|\d{{1,9}})(?:\s*{_POWER}\s*[+-]?\d)?"
+_WORD = rf"(?:[^\W\d_]+|\d{{1,9}})(?:\s*{_POWER}\s*[+-]?\d{{1,2}})?"
 _UNIT = re.compile(rf"(?:{_WORD}(?:\s*[*/]\s*|\s+|$))*")
 _LONGEST = 60
+# A product in brackets behind a stroke, as in ps/(nm km).
+_BELOW = re.compile(r"/\s*\(([^()/]*)\)")
 
 _BINARY = re.compile(r"([0-9]{1,15})([kmgt]?)(?:i?b)?", re.I)
 _BYTES = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
@@ -66,6 +70,8 @@ PLAIN = {
     "s^2/m": {"ps^2/km": 9.999999999999999e-28},
     "s^3/m": {"ps^3/km": 1e-39},
     "1/W/m": {"1/W/km": 1e-3},
+    "s/m^2": {"ps/nm/km": 9.999999999999997e-07},
+    "s/m^3": {"ps/nm^2/km": 999.9999999999999},
     "m^2": {"um^2": 1e-12},
     "m/s": {"m/s": 1.0},
     "kg/m^3": {"kg/m^3": 1.0},
@@ -93,7 +99,8 @@ def _factor(actual: str, unit: str) -> float:
 
     ValueError if ``actual`` is no unit; Pint's errors for another dimension or an unknown unit.
     """
-    actual = actual.replace("µ", "u")
+    actual = actual.replace("µ", "u").replace("·", " ")
+    actual = _BELOW.sub(lambda match: "/" + "/".join(re.split(r"[\s*]+", match[1].strip())), actual)
     if unit == "s/sqrt(m)" and (over := _OVER_ROOT.fullmatch(actual)):
         return _factor(over[1], "s") / math.sqrt(_factor(over[2] or over[3] or over[4], "m"))
     if actual in PLAIN.get(unit, ()):

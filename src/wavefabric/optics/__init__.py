@@ -13,7 +13,7 @@ __getattr__, __dir__ = lazy(
     {
         "fibre.fibre": ("Fibre", "at_frequency"),
         "fibre.profile": ("IndexProfile", "TableProfile", "Trench"),
-        "fibre.presets": ("coupled_group", "graded_index_62_5", "single_mode"),
+        "fibre.presets": ("coupled_group", "graded_index_62_5", "single_mode", "standard_fibre"),
         "fibre.sources": ("fibre_from_csv", "fibre_from_profile"),
         "fibre.raman": ("power_evolution", "raman_evolution", "raman_tilt"),
         "fibre.spectra": ("LossSpectrum", "RamanGain"),

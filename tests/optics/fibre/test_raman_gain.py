@@ -83,6 +83,9 @@ def test_from_csv(tmp_path):
         InputError, match=r"gain\.csv: efficiency: 0\.0001 1/\(W m\) given at shift 0; allowed: 0"
     ):
         RamanGain.from_csv(path, "80 um^2")
+    path.write_text("shift_thz,efficiency_per_w_per_km\n0,0\n13.2e12,0.4\n")
+    with pytest.raises(InputError, match=r"gain\.csv: shift_thz: the shifts reach 1\.32e\+13 THz"):
+        RamanGain.from_csv(path, "80 um^2")
     path.write_text("shift_thz,gain\n0,0.1\n5,0.12\n")
     with pytest.raises(InputError, match="needs shift_thz, efficiency_per_w_per_km"):
         RamanGain.from_csv(path, "80 um^2")

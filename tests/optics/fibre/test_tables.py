@@ -87,6 +87,14 @@ def test_areas_apart_are_said_with_numbers(tmp_path):
     assert said[1].endswith("; kappa comes from the profile")
 
 
+def test_areas_in_square_metres_are_refused(tmp_path):
+    table = mode_table(tmp_path / "m.csv", factor=1e-6, extra=NUMBERS)
+    with pytest.raises(
+        InputError, match=r"m\.csv: a_eff_um2: .* um\^2 \(the header says µm²\); allowed: 0\.1"
+    ):
+        fibre_from_csv(table, **FEW)
+
+
 def test_in_a_run(tmp_path, capsys):
     mode_table(tmp_path / "m.csv", 1.27, NUMBERS)
     (tmp_path / "r.toml").write_text("""

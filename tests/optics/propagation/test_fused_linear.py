@@ -8,7 +8,18 @@ import pytest
 from emulated_cuda import Module
 from emulated_device import EmulatedDevice
 from fibre_cases import distance
-from linear_cases import DOUBLE, SINGLE, TOLERANCE, device_named, draw, fused_of, reference, to_device
+from linear_cases import (
+    COEFFICIENTS,
+    DOUBLE,
+    ROWS,
+    SINGLE,
+    TOLERANCE,
+    device_named,
+    draw,
+    fused_of,
+    reference,
+    to_device,
+)
 
 from wavefabric.optics.propagation.kernels.fused_linear_cuda import PACKAGE, FusedSteps
 from wavefabric.optics.propagation.kernels.fused_plan import FusedPlan, Transforms, fused_plan
@@ -126,6 +137,18 @@ def test_every_thread_order_gives_the_same_bits():
     assert (outs[0] == outs[1]).all()
 
 
+@pytest.mark.parametrize("dtype", [DOUBLE, SINGLE])
+def test_more_than_four_orders(gpu, dtype):
+    coefficients = np.column_stack(
+        [COEFFICIENTS, [0.05, 0.0, -0.02], [0.0, 0.03, 0.01], [-0.004, 0.002, 0.0]]
+    )
+    plan, field = fused_plan(3000, dtype), draw(6, 3000, dtype)
+    A = to_device(gpu, field)
+    FusedSteps(gpu, plan, coefficients, np.array(ROWS[6], np.int32), 1.0).propagate(A, 0.8)
+    for mine, theirs in zip(gpu.to_host(A), reference(field, 0.8, coefficients=coefficients), strict=True):
+        assert distance(mine, theirs) < 2 * TOLERANCE[dtype]
+
+
 def test_loss_alone(gpu):
     """Without dispersion a field keeps its shape; the transforms there and back hold no bias."""
     n, dtype = 210, DOUBLE
@@ -166,8 +189,10 @@ def test_a_delay_moves_samples(gpu):
 def sources(plan):
     """What is compiled."""
     parts = [position.rsplit("/", 1) for position in (*SOURCES, f"{PACKAGE}/fused_linear.cu")]
-    return plan.prelude() + "\n".join(
-        files(package).joinpath(name).read_text("utf-8") for package, name in parts
+    return (
+        plan.prelude()
+        + "#define ORDERS 4\n"
+        + "\n".join(files(package).joinpath(name).read_text("utf-8") for package, name in parts)
     )
 
 

@@ -178,16 +178,18 @@ def test_split_factors():
 # --- Transfer functions -----------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("higher", [[], [0.2, -0.4]], ids=["four", "six"])
 @pytest.mark.parametrize("h", [0.7, -0.4])
 @pytest.mark.parametrize("n", [2, 15, 16, 1037])
-def test_transfers(n, h):
+def test_transfers(n, h, higher):
     """exp(h L̂)/N from the definition i Σ iⁿ/n! βₙ ∂ⁿ/∂tⁿ with ∂/∂t → +iω, NumPy's order of ω."""
     coefficients = np.array(
         [[0.3, 2.0, -0.8, 0.2, -0.1], [0.0, 0.0, 0.5, 0.0, 0.0], [0.1, -3.0, 0.0, -0.4, 0.2]]
     )
+    coefficients = np.column_stack([coefficients, np.outer([1.0, -0.5, 2.0], higher)])
     rate = 0.9
     result = transfers(coefficients, rate, h, n)
-    assert result.shape == (3, 5)
+    assert result.shape == coefficients.shape
     assert result.dtype == np.float64
     assert result.flags.c_contiguous
     omega = 2 * np.pi * np.fft.fftfreq(n, 1 / rate)

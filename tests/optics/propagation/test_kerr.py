@@ -245,12 +245,14 @@ def test_norms(device, kernels, size, dtype):
     np.testing.assert_allclose(device.to_host(out), (abs(case.a - case.k) ** 2).sum(axis=1), rtol=tolerance)
 
 
+@pytest.mark.parametrize("higher", [[], [0.3], [0.2, -0.4, 0.1]], ids=["four", "five", "seven"])
 @pytest.mark.parametrize("n", [1, 2, 15, 16, 1037])
-def test_transfer_table(device, kernels, n):
+def test_transfer_table(device, kernels, n, higher):
     """exp(h L̂)/N from the definition i Σ iⁿ/n! βₙ ∂ⁿ/∂tⁿ with ∂/∂t → +iω, NumPy's order of ω."""
     coefficients = np.array(
         [[0.3, 2.0, -0.8, 0.2, -0.1], [0.0, 0.0, 0.5, 0.0, 0.0], [0.1, -3.0, 0.0, -0.4, 0.2]]
     )
+    coefficients = np.column_stack([coefficients, np.outer([1.0, -0.5, 2.0], higher)])
     spacing = 6.0 / n
     omega = 2 * np.pi * np.fft.fftfreq(n, 1 / (n * spacing / (2 * np.pi)))
     wanted = np.empty((3, n), complex)

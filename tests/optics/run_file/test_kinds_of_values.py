@@ -46,6 +46,7 @@ LISTS = (
     "link.length",
     "link.element",
     "fibre.groups",
+    "fibre.betas",
     "signal.launch_power",
     "signal.frequencies",
     "receiver.at",

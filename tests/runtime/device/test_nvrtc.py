@@ -215,7 +215,9 @@ def test_fused_kernels_compile(arch, n, dtype):
     from wavefabric.runtime.spectral.inplace_fft import SOURCES
 
     plan = fused_plan(n, dtype)
-    text = plan.prelude() + behind(SOURCES, "optics/propagation/kernels/fused_linear.cu")
+    text = (
+        plan.prelude() + "#define ORDERS 4\n" + behind(SOURCES, "optics/propagation/kernels/fused_linear.cu")
+    )
     cubin = nvrtc.compile_source(text, OPTIONS, arch, "fused_linear.cu")
     names = (
         {"rows_transfer"} if plan.columns.points == 1 else {"columns_forth", "rows_transfer", "columns_back"}

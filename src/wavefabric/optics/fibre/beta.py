@@ -1,4 +1,4 @@
-"""Convert dispersion coefficients β1 … β4, given as numbers or as text with units, to SI arrays."""
+"""Convert dispersion coefficients β1, β2, …, given as numbers or as text with units, to SI arrays."""
 
 from typing import Any
 
@@ -9,8 +9,8 @@ from wavefabric.base.arguments import numbers
 from wavefabric.base.errors import InputError
 from wavefabric.base.units import show
 
-#: Units of β1 … β4.
-BETA_UNITS = ("s/m", "s^2/m", "s^3/m", "s^4/m")
+#: Units of β1, β2, …, up to the highest order that a fibre may have.
+BETA_UNITS = ("s/m", *(f"s^{n}/m" for n in range(2, 16)))
 
 
 def dispersion_coefficients(value: Any) -> NDArray[np.float64]:
@@ -19,9 +19,9 @@ def dispersion_coefficients(value: Any) -> NDArray[np.float64]:
         return np.array(value, dtype=float)
     rows = list(value) if isinstance(value, (list, tuple, np.ndarray)) else []
     if not rows or not all(isinstance(row, (list, tuple, np.ndarray)) and np.ndim(row) == 1 for row in rows):
-        raise InputError(f"beta: {show(value)} given; allowed: a list of β1 … β4 for each mode")
+        raise InputError(f"beta: {show(value)} given; allowed: a list of β1, β2, … for each mode")
     if len({len(row) for row in rows}) != 1 or not 1 <= len(rows[0]) <= len(BETA_UNITS):
         counts = ", ".join(str(len(row)) for row in rows[:8])
-        raise InputError(f"beta: rows of {counts} values; allowed: β1 … β4, as many for all modes")
+        raise InputError(f"beta: rows of {counts} values; allowed: β1 … β15, as many for all modes")
     columns = zip(zip(*rows, strict=True), BETA_UNITS, strict=False)
     return np.stack([numbers(list(column), unit, "beta") for column, unit in columns], axis=1)

@@ -41,7 +41,7 @@ class Fibre:
     - ``labels`` (M,): ``"LP01"``, ``"LP11a"``, ``"LP11b"``, …
     - ``groups`` (M,): mode-group numbers from 1, non-decreasing; groups that were not selected are missing.
     - ``alpha`` (M,): power attenuation, 1/m; a single number applies to all modes.
-    - ``beta`` (M, 4): β1 … β4 in s/m, s²/m, s³/m, s⁴/m; β1 relative to the fundamental mode (the DMGD).
+    - ``beta`` (M, 4 to 15): β1, β2, … in s/m, s²/m, …; β1 relative to the fundamental mode (the DMGD).
     - ``gamma``: γ = n₂ω₀/(c₀A_eff,LP01), 1/(W m).
     - ``kappa`` (K, K): Kerr coupling; the phase of row a turns by γ Σ_b κ_ab P_b per metre. By ``kappa_of`` a
       row of κ stands for a mode "group", a "mode" or a field "row" b, and P_b is the total power (W) of b.
@@ -81,7 +81,8 @@ class Fibre:
         a_eff = np.full(m, np.nan) if self.a_eff is None else numbers(self.a_eff, "m^2", "a_eff")
         beta, kappa = dispersion_coefficients(self.beta), numbers(self.kappa, "", "kappa")
         arrays = {"alpha": alpha, "beta": beta, "kappa": kappa, "a_eff": a_eff}
-        for (key, value), shape in zip(arrays.items(), ((m,), (m, 4), (k, k), (m,)), strict=True):
+        orders = min(max(beta.shape[-1] if beta.ndim else 0, 4), len(BETA_UNITS))
+        for (key, value), shape in zip(arrays.items(), ((m,), (m, orders), (k, k), (m,)), strict=True):
             if value.shape != shape:
                 raise InputError(f"{key}: shape {value.shape}; needs {shape} for {m} modes")
             if not np.all(np.isfinite(value) | (np.isnan(value) & (key == "a_eff"))):
@@ -116,14 +117,14 @@ class Fibre:
     ) -> "Fibre":
         """Create a fibre from its dispersion and Kerr coefficients; other arguments are those of `Fibre`.
 
-        ``beta``, shape (M, 1) to (M, 4), holds β1, β2, … of each mode; omitted orders are 0. The size of
+        ``beta``, shape (M, 1) to (M, 15), holds β1, β2, … of each mode; omitted orders are 0. The size of
         ``kappa`` determines what its rows represent: M modes, 2M field rows, or the groups of ``groups``; for
         one mode it may be a number. By default each mode is a separate group, modes are called ``"M1"``,
         ``"M2"``, …, ``wavelength`` is 1550 nm and ``name`` "fibre".
         """
         taylor, coupling = dispersion_coefficients(beta), np.atleast_2d(numbers(kappa, "", "kappa"))
         if taylor.ndim != 2 or not (taylor.shape[0] and 1 <= taylor.shape[1] <= len(BETA_UNITS)):
-            raise InputError(f"beta: shape {taylor.shape}; needs (modes, 1 to 4): β1 … β4 of each mode")
+            raise InputError(f"beta: shape {taylor.shape}; needs (modes, 1 to 15): β1, β2, … of each mode")
         m = len(taylor)
         sizes: dict[int, Any] = {2 * m: "row", m: "mode"}
         if groups is not None:
@@ -135,7 +136,7 @@ class Fibre:
         return cls(
             labels=tuple(labels if labels is not None else (f"M{i + 1}" for i in range(m))),
             groups=np.arange(1, m + 1) if groups is None else np.asarray(groups),
-            beta=np.pad(taylor, [(0, 0), (0, len(BETA_UNITS) - taylor.shape[1])]),
+            beta=np.pad(taylor, [(0, 0), (0, max(0, 4 - taylor.shape[1]))]),
             kappa=coupling,
             kappa_of=sizes[len(coupling)],
             alpha=alpha,  # type: ignore[arg-type]  # the constructor reads text and numbers
@@ -193,7 +194,7 @@ def group_numbers(groups: int | Iterable[int]) -> list[int]:
 
 
 def shift_expansion(beta: ArrayLike, shift: float) -> Array:
-    """Expand the polynomial β(ω) about a centre ``shift`` rad/s higher: return the new β1 … β4, (M, 4).
+    """Expand the polynomial β(ω) about a centre ``shift`` rad/s higher: return the new β, (M, orders).
 
     β'_n = Σ_k β_{n+k} shift^k / k!, exact for the polynomial that the coefficients describe
     (G. P. Agrawal, Nonlinear Fiber Optics, section 2.3, for the series itself).
@@ -201,15 +202,15 @@ def shift_expansion(beta: ArrayLike, shift: float) -> Array:
     beta = np.asarray(beta, dtype=float)
     moved = np.zeros_like(beta)
     # Term by term, not as a matrix product: equal rows must stay equal to the last bit.
-    for k in range(4):
-        moved[:, : 4 - k] += beta[:, k:] * (shift**k / math.factorial(k))
+    for k in range(orders := beta.shape[1]):
+        moved[:, : orders - k] += beta[:, k:] * (shift**k / math.factorial(k))
     return moved
 
 
 def at_frequency(fibre: Fibre, frequency: float | str) -> Fibre:
     """Return the fibre expanded about another optical frequency (Hz, or text), e.g. the centre of a WDM grid.
 
-    β1 … β4 become the coefficients of the same β(ω) about the new centre. Since the frame moves with the
+    β1, β2, … become the coefficients of the same β(ω) about the new centre. Since the frame moves with the
     fundamental mode, β1 of the first mode does not change; the other modes keep their difference from it.
     γ = n₂ω₀/(c₀A_eff) grows in proportion to the frequency. A_eff and κ do not change: their frequency
     dependence is not known from one expansion (A_eff of a graded-index fibre falls by about 1 % when the

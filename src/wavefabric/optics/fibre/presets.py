@@ -1,20 +1,60 @@
-"""Create fibres by name: the 62.5 µm fibre of Brehler et al., a single mode, one group of coupled modes."""
+"""Create fibres by name: kinds of the standards, the 62.5 µm fibre of Brehler et al., one mode, one group."""
 
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from importlib.resources import as_file, files
-from typing import Literal, Unpack
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from wavefabric.base.arguments import number, numbers, whole
-from wavefabric.base.errors import choice
-from wavefabric.optics.fibre.beta import BETA_UNITS
-from wavefabric.optics.fibre.fibre import ATTENUATION, N2_SILICA, Fibre, Labelling
+from wavefabric.base.arguments import number, numbers, positive, whole, within
+from wavefabric.base.errors import InputError, choice
+from wavefabric.optics.fibre.chromatic import KEYS, replaced, taylor_coefficients
+from wavefabric.optics.fibre.fibre import ATTENUATION, N2_SILICA, Fibre, gamma_of
 from wavefabric.optics.fibre.modes import STEP
-from wavefabric.optics.fibre.profile import profile_62_5
+from wavefabric.optics.fibre.profile import IndexProfile, profile_62_5
 from wavefabric.optics.fibre.sources import fibre_from_csv, fibre_from_profile
+
+
+def _values(parameter: float, slope: float, area: float, loss: float, nm: float = 1550) -> dict[str, float]:
+    """Return arguments of `single_mode` from ps/(nm km), ps/(nm² km), µm², dB/km and nm."""
+    dispersion = {"dispersion_parameter": parameter * 1e-6, "dispersion_slope": slope * 1e3}
+    return {**dispersion, "a_eff": area * 1e-12, "alpha": loss * math.log(10) / 1e4, "wavelength": nm / 1e9}
+
+
+#: Fibres of one mode: D, slope, A_eff and loss. docs/fibre.md cites the source of each number.
+STANDARDS: dict[str, dict[str, Any]] = {
+    "G.652": _values(17, 0.056, 80, 0.2),
+    "G.652-1310": _values(-0.18, 0.09, 66.5, 0.35, 1310),
+    "G.654.E": _values(20, 0.06, 125, 0.17),
+    "G.655": _values(4, 0.06, 72, 0.2),
+    "DCF": _values(-100, -100 * 0.056 / 17, 20, 0.5),
+}
+SINGLE_MODES: dict[str, dict[str, Any]] = {"single-mode": {"alpha": ATTENUATION}, **STANDARDS}
+#: Graded-index fibres of 50 µm and NA 0.2. The exponent gives the smallest spread of group delays at 850 nm.
+MULTIMODES = ("OM3", "OM4")
+OM_WAVELENGTH, OM_EXPONENT = 850e-9, 2.04
+
+
+def standard_fibre(name: str, **options: Any) -> Fibre:
+    """Return a fibre of a standard: "G.652", "G.652-1310", "G.654.E", "G.655", "DCF", "OM3" or "OM4".
+
+    ``options`` replace its values: those of `single_mode` except ``wavelength`` (see `at_frequency`), or for
+    OM3 and OM4 those of `fibre_from_profile`, where ``wavelength`` is 850 nm by default.
+    """
+    choice("name", name, (*SINGLE_MODES, *MULTIMODES))
+    if name in MULTIMODES:
+        profile = IndexProfile(50e-6, 0.2, OM_EXPONENT, design_wavelength=OM_WAVELENGTH)
+        values = {"wavelength": OM_WAVELENGTH, "attenuation": 2.5 * math.log(10) / 1e4, "name": name}
+        return fibre_from_profile(profile, **{**values, **options})
+    if name in STANDARDS and "wavelength" in options:
+        raise InputError(f"wavelength: given with {name}; allowed: at_frequency(fibre, frequency)")
+    values = {"name": name, **replaced(SINGLE_MODES[name], options)}
+    if "a_eff" in values and "gamma" not in values:
+        values.setdefault("n2", N2_SILICA)
+    return single_mode(**values)
 
 
 def graded_index_62_5(
@@ -48,28 +88,42 @@ def graded_index_62_5(
 
 
 def single_mode(
-    beta2: float | str = -21.7e-27,
-    gamma: float | str = 1.3e-3,
+    beta2: float | str | None = None,
+    gamma: float | str | None = None,
     alpha: float | str = 0.0,
-    beta3: float | str = 0.0,
+    beta3: float | str | None = None,
     *,
     beta1: float | str = 0.0,
-    beta4: float | str = 0.0,
+    beta4: float | str | None = None,
     kappa: float = 8 / 9,
-    **labelling: Unpack[Labelling],
+    **options: Any,
 ) -> Fibre:
     """Return a fibre of one spatial mode whose two polarisations mix at random (Manakov, κ = 8/9).
 
     Quantities may be text with a unit: ``single_mode(beta2="-21 ps^2/km", alpha="0.2 dB/km")``; numbers are
     in SI units, ``alpha`` attenuates the power. ``kappa`` multiplies the mode's total power: 1 gives the
-    plain Manakov or, in one polarisation, the scalar nonlinear Schrödinger equation with γ. ``wavelength`` is
-    1550 nm by default, ``name`` "single-mode"; propagation does not use ``a_eff``, by default 80 µm².
+    plain Manakov or, in one polarisation, the scalar nonlinear Schrödinger equation with γ.
+
+    Dispersion is ``beta2`` (by default −21.7 ps²/km), ``beta3`` and ``beta4``; or ``betas``, a list β2, β3, …
+    to any order up to 15; or ``dispersion_parameter`` D, s/m², and ``dispersion_slope``, s/m³, by default 0;
+    or ``dispersion_csv``, see `wavefabric.optics.fibre.chromatic.table_coefficients`, which calls ``warn``.
+    All hold at ``wavelength``, by default 1550 nm. ``gamma`` is 1.3 /(W km), or follows from ``n2`` (m²/W)
+    and ``a_eff``, by default 80 µm². Further ``options`` are ``warn`` and ``name``, by default "single-mode".
     """
-    beta = {"beta1": beta1, "beta2": beta2, "beta3": beta3, "beta4": beta4}
-    row = [number(value, unit, key) for (key, value), unit in zip(beta.items(), BETA_UNITS, strict=True)]
-    labelling = {"name": "single-mode", "a_eff": 80e-12, **labelling}
-    labelling["a_eff"] = [number(labelling["a_eff"], "m^2", "a_eff")]
-    return Fibre.from_coefficients(np.array([row]), kappa, gamma, alpha, labels=("LP01",), **labelling)
+    keys = {"beta2": beta2, "beta3": beta3, "beta4": beta4}
+    keys |= {key: options.pop(key, None) for key in KEYS if key not in keys}
+    n2, warn = options.pop("n2", None), options.pop("warn", None)
+    labelling = {"name": "single-mode", "a_eff": 80e-12, "wavelength": 1550e-9, **options}
+    labelling["wavelength"] = wavelength = within(labelling["wavelength"], "m", "wavelength", 1e-8, 1e-3)
+    labelling["a_eff"] = [area := number(labelling["a_eff"], "m^2", "a_eff")]
+    row = np.append(number(beta1, "s/m", "beta1"), taylor_coefficients(keys, wavelength, warn))
+    if n2 is not None and gamma is not None:
+        raise InputError("n2: given together with gamma; allowed: one of the two")
+    if n2 is not None:
+        n2 = positive(n2, "m^2/W", "n2", zero=True)
+        gamma = gamma_of(positive(area, "m^2", "a_eff"), wavelength, n2)
+    gamma = 1.3e-3 if gamma is None else gamma
+    return Fibre.from_coefficients(row[None], kappa, gamma, alpha, labels=("LP01",), **labelling)
 
 
 def coupled_group(

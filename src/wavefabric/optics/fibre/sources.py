@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from wavefabric.base.arguments import instance, number, numbers, within
 from wavefabric.base.errors import InputError, choice
+from wavefabric.optics.fibre.chromatic import beta2_beta3
 from wavefabric.optics.fibre.csv_files import Array, read_columns, read_square_matrix
 from wavefabric.optics.fibre.fibre import ATTENUATION, N2_SILICA, Fibre, gamma_of, group_numbers
 from wavefabric.optics.fibre.modes import STEP, ModeSet, dispersion, solve_modes, spatial_modes
@@ -27,6 +28,8 @@ _LINEAR = {
     "attenuation_db_per_km": (math.log(10) / 1e4, math.nan),
 }
 _NEEDED = ("dmgd_ps_per_km", "beta2_ps2_per_km")
+#: CSV columns of D and its slope, which may stand in place of β2 and β3.
+_D, _SLOPE = "dispersion_ps_per_nm_km", "dispersion_slope_ps_per_nm2_km"
 #: Largest relative difference between effective areas of a table and of a profile's modes without a warning.
 _AREA_TOLERANCE = 0.03
 _solved = lru_cache(maxsize=4)(dispersion)
@@ -211,7 +214,8 @@ def fibre_from_csv(
       the columns of ``groups_csv`` except the first: dispersion and loss by LP mode. If κ is per strongly
       coupled group, both are averaged over the group's spatial modes, since light passes through all modes.
     - ``groups_csv``: columns ``mode_group,dmgd_ps_per_km,beta2_ps2_per_km`` and optionally
-      ``beta3_ps3_per_km``, ``beta4_ps4_per_km``, ``attenuation_db_per_km``.
+      ``beta3_ps3_per_km``, ``beta4_ps4_per_km``, ``attenuation_db_per_km``. In place of β2 and β3 they
+      may be ``dispersion_ps_per_nm_km`` and ``dispersion_slope_ps_per_nm2_km``.
     - ``kappa_csv``: κ as a square matrix of numbers without a header: one row per group, spatial mode, or
       field row, in the order of `Fibre`. If there are as many groups as modes, κ is per mode.
     - ``profile``, ``coupling``, ``step``: needed without ``kappa_csv``. Then κ comes from the overlaps of
@@ -228,7 +232,7 @@ def fibre_from_csv(
     if (kappa_csv is None) == (profile is None):
         fault = f"{'neither' if profile is None else 'both'} it and a profile given"
         raise InputError(f"kappa_csv: {fault}; effective areas alone do not give κ, give one")
-    table, linear = _mode_table(modes_csv, groups_csv)
+    table, linear = _mode_table(modes_csv, groups_csv, wavelength)
     lp, _, labels = spatial_modes(table["l"], table["m"])
     groups, a_eff = table["mode_group"][lp], table["a_eff_um2"][lp] * 1e-12
     beta, loss = linear[lp, :4], linear[lp, 4]
@@ -282,15 +286,20 @@ def _areas_apart(labels, table: Array, solved: Array, solved_lp01: float, gamma_
     return text + f"table's {lp01 * 1e12:.4g} um^2, {solved_lp01 / lp01 - 1:+.1%} off for kappa"
 
 
-def _mode_table(path: str | Path, groups_csv: str | Path | None) -> tuple[dict[str, np.ndarray], Array]:
+def _mode_table(path, groups_csv, wavelength: float) -> tuple[dict[str, np.ndarray], Array]:
     """Read a mode table; return a dictionary from column name to values, and β1 … β4 and loss, (P, 5).
 
     Both are sorted like field rows. β and loss are by LP mode, in SI units, from ``groups_csv`` or the table.
     """
-    columns = read_columns(path, ("mode_group", "l", "m", "a_eff_um2"), ("spatial_modes", *_LINEAR))
+    optional = "spatial_modes", *_LINEAR, _D, _SLOPE
+    columns = _with_beta(
+        path, read_columns(path, ("mode_group", "l", "m", "a_eff_um2"), optional), wavelength
+    )
     for key, least in (("mode_group", 1), ("l", 0), ("m", 1), ("spatial_modes", 1)):
         if key in columns:
             columns[key] = _whole_numbers(path, key, columns[key], least)
+    if (area := columns["a_eff_um2"].min()) < 0.1:
+        raise InputError(f"{path}: a_eff_um2: {area:g} um^2 (the header says µm²); allowed: 0.1 um^2 or more")
     degeneracy = np.where(columns["l"] == 0, 1, 2)
     counts = columns.pop("spatial_modes", degeneracy)
     if (wrong := counts != degeneracy).any():
@@ -309,13 +318,26 @@ def _mode_table(path: str | Path, groups_csv: str | Path | None) -> tuple[dict[s
     if mode_columns:
         fault = f"column {mode_columns[0]} by mode, and groups_csv given too"
         raise InputError(f"{path}: {fault}; allowed: one of the two")
-    lines = read_columns(groups_csv, ("mode_group", *_NEEDED), tuple(_LINEAR)[2:])
+    lines = read_columns(groups_csv, ("mode_group", _NEEDED[0]), (*_LINEAR, _D, _SLOPE))
+    if _NEEDED[1] not in (lines := _with_beta(groups_csv, lines, wavelength)):
+        raise InputError(f"{groups_csv}: columns {', '.join(lines)}; needs {_NEEDED[1]} or {_D}")
     groups = _whole_numbers(groups_csv, "mode_group", lines["mode_group"], 1).tolist()
     if len(set(groups)) != len(groups):
         raise InputError(f"{groups_csv}: mode_group must be whole numbers from 1, each once")
     if absent := [g for g in columns["mode_group"].tolist() if g not in groups]:
         raise InputError(f"{groups_csv}: mode_group {absent[0]} of {path} is missing")
     return columns, _linear(lines)[[groups.index(g) for g in columns["mode_group"].tolist()]]
+
+
+def _with_beta(path, columns: dict[str, np.ndarray], wavelength: float) -> dict[str, np.ndarray]:
+    """Return ``columns`` with β2 and β3 in place of D and its slope at ``wavelength`` (m)."""
+    if not {_D, _SLOPE} & {*columns}:
+        return columns
+    if _D not in columns or {"beta2_ps2_per_km", "beta3_ps3_per_km"} & {*columns}:
+        raise InputError(f"{path}: columns {', '.join(columns)}; needs {_D}, or β2 and β3, for dispersion")
+    d, slope = columns.pop(_D), columns.pop(_SLOPE, np.zeros(()))
+    beta2, beta3 = beta2_beta3(d * 1e-6, slope * 1e3, wavelength)
+    return columns | {"beta2_ps2_per_km": beta2 * 1e27, "beta3_ps3_per_km": beta3 * 1e39}
 
 
 def _whole_numbers(path, key: str, values: Array, least: int) -> NDArray[np.int64]:

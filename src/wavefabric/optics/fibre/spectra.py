@@ -169,6 +169,9 @@ class RamanGain:
     def from_csv(cls, path: str | Path, area: Any, **options: Any) -> "RamanGain":
         """Read the columns ``shift_thz,efficiency_per_w_per_km``; ``area`` and options as in the class."""
         table = read_columns(path, ("shift_thz", "efficiency_per_w_per_km"))
+        if (reach := table["shift_thz"].max()) > 1000:
+            fault = f"the shifts reach {reach:g} THz (the header says terahertz)"
+            raise InputError(f"{path}: shift_thz: {fault}; allowed: up to 1000 THz")
         with naming(path):
             return cls(table["shift_thz"] * 1e12, table["efficiency_per_w_per_km"] * 1e-3, area, **options)
 

@@ -1,5 +1,6 @@
 """Build the simulation objects from a parsed run file, and share parts among the runs of one process."""
 
+import dataclasses
 import hashlib
 from collections.abc import Callable, Hashable
 from pathlib import Path
@@ -10,16 +11,17 @@ import numpy as np
 from wavefabric.base.errors import InputError
 from wavefabric.base.results import ResultWriter
 from wavefabric.base.units import SPEED_OF_LIGHT
-from wavefabric.optics.fibre.fibre import ATTENUATION, Fibre, at_frequency
-from wavefabric.optics.fibre.presets import graded_index_62_5, single_mode
+from wavefabric.optics.fibre.chromatic import KEYS, table_coefficients
+from wavefabric.optics.fibre.fibre import Fibre, at_frequency
+from wavefabric.optics.fibre.presets import MULTIMODES, SINGLE_MODES, graded_index_62_5, standard_fibre
 from wavefabric.optics.fibre.profile import IndexProfile, TableProfile, Trench
 from wavefabric.optics.fibre.sources import fibre_from_csv, fibre_from_profile
 from wavefabric.optics.link.path import LinkPath
 from wavefabric.optics.propagation.phase_groups import exchange_form
 from wavefabric.optics.propagation.propagate import PropagationOptions
 from wavefabric.optics.propagation.rank_modes import split_modes
-from wavefabric.optics.run_file.load import DESIGN_WAVELENGTH, RunFile
-from wavefabric.optics.run_file.tables import FibreTable
+from wavefabric.optics.run_file.load import RunFile
+from wavefabric.optics.run_file.tables import DESIGN_WAVELENGTH, FibreTable
 from wavefabric.optics.run_file.values import POWER_FORMS
 from wavefabric.optics.signal.equaliser import Equaliser
 from wavefabric.optics.signal.receiver import Receiver
@@ -91,12 +93,15 @@ def build_fibre(
     `fibre.wavelength` too, and its modes are solved for at the middle frequency.
     """
     table = table or run.fibre
-    keys = table.present("attenuation", "n2", "gamma", "wavelength", "beta2", "beta3")
+    dispersion = [key for key in KEYS if key in type(table).model_fields and key != "dispersion_csv"]
+    keys = table.present("attenuation", "n2", "gamma", "wavelength", "a_eff", *dispersion)
     options: dict[str, Any] = {key: getattr(table, key) for key in keys}
     centre = run.signal.centre
-    if table.preset == "single-mode":
-        options["alpha"] = options.pop("attenuation", ATTENUATION)
-        return at_frequency(single_mode(**options), centre)
+    if table.preset in SINGLE_MODES:
+        return _single_mode_fibre(run, options, warn)
+    if table.preset in MULTIMODES:
+        options |= {"groups": table.groups, "coupling": table.coupling, "warn": warn}
+        return standard_fibre(table.preset, wavelength=SPEED_OF_LIGHT / centre, **options)
     if table.preset == "graded-index-62.5":
         if table.dispersion == "solver":
             options["wavelength"] = SPEED_OF_LIGHT / centre
@@ -119,6 +124,19 @@ def build_fibre(
     assert profile is not None
     options["wavelength"] = SPEED_OF_LIGHT / centre
     return fibre_from_profile(profile, groups=table.groups, coupling=table.coupling, warn=warn, **options)
+
+
+def _single_mode_fibre(run: RunFile, options: dict[str, Any], warn: Callable[[str], None] | None) -> Fibre:
+    """Build the fibre of a preset of one mode; a table of dispersion is expanded at the channels' centre."""
+    table, centre = run.fibre, run.signal.centre
+    if "attenuation" in options:
+        options["alpha"] = options.pop("attenuation")
+    fibre = at_frequency(standard_fibre(table.preset or "", **options), centre)
+    if table.dispersion_csv is None:
+        return fibre
+    band = SPEED_OF_LIGHT / run.signal.grid[-1], SPEED_OF_LIGHT / run.signal.grid[0]
+    taylor = table_coefficients(table.dispersion_csv, SPEED_OF_LIGHT / centre, band, warn)
+    return dataclasses.replace(fibre, beta=np.append(0.0, taylor)[None])
 
 
 def fibre_digest(fibre: Fibre) -> str:

@@ -271,7 +271,7 @@ class LinkPath:
         return self.media[piece.medium]
 
     def through(self, spans: int) -> tuple[float, Array | None]:
-        """Return the length of fibre of ``spans`` spans, m, and its mean β, (modes, 4); None for no fibre."""
+        """Return the length of fibre of ``spans`` spans, m, and its mean β by mode; None for no fibre."""
         end = self.end(spans)
         lengths: dict[tuple[str, float], float] = {}
         for each in self.elements[:end]:
@@ -281,6 +281,8 @@ class LinkPath:
         betas = [self.media[key].fibre.beta for key in lengths]
         if len(lengths) < 2:
             return whole, betas[0] if betas else None
+        orders = max(beta.shape[1] for beta in betas)
+        betas = [np.pad(beta, ((0, 0), (0, orders - beta.shape[1]))) for beta in betas]
         return whole, np.tensordot(np.array(list(lengths.values())) / whole, np.array(betas), 1)
 
     def net_gain(self, spans: int) -> float:
@@ -306,7 +308,8 @@ class LinkPath:
         for key, medium in self.media.items():
             fibre = medium.fibre
             shifted = dataclasses.replace(fibre, beta=shift_expansion(fibre.beta, shift))
-            row_phase = np.repeat(fibre.beta @ (shift ** np.arange(1, 5) / [1, 2, 6, 24]), 2)
+            orders = np.arange(1, fibre.beta.shape[1] + 1)
+            row_phase = np.repeat(fibre.beta @ (shift**orders / [math.factorial(n) for n in orders]), 2)
             if fibre.row_delays is not None:
                 row_phase += fibre.row_delays * shift
             path.media[key] = dataclasses.replace(medium, fibre=shifted, row_phase=row_phase)

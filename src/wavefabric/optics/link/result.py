@@ -89,7 +89,7 @@ def payload(
             "attrs": {"name": fibre.name, "wavelength_m": fibre.wavelength, "gamma_per_W_m": fibre.gamma},
             "labels": Data(list(fibre.labels), "", "spatial modes"),
             "groups": Data(fibre.groups, "", "mode group of each spatial mode"),
-            "beta": Data(fibre.beta, "s^n/m", "beta1 (relative to the fundamental mode) to beta4"),
+            "beta": Data(fibre.beta, "s^n/m", "beta1 (relative to the fundamental mode), beta2, ..."),
             "a_eff": Data(fibre.a_eff, "m^2", "effective area"),
             "kappa": Data(fibre.kappa, "", f"Kerr coupling per {fibre.kappa_of}"),
             "alpha": Data(fibre.alpha, "1/m", "power attenuation"),

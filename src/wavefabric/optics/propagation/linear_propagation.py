@@ -44,7 +44,7 @@ class LinearPropagation(ABC):
 class TransformsAndTable(LinearPropagation):
     """Propagates rows by separate transforms (``fft``) and a product with the table of a transfer function.
 
-    ``coefficients`` (table rows, 5): α, β1…β4 in SI; ``table_row``: the table row of each field row.
+    ``coefficients`` (table rows, 1 + orders): α, β1, β2, … in SI; ``table_row``: that of each field row.
     """
 
     def __init__(self, device, kernels, coefficients, table_row, n: int, sample_rate: float, fft):

@@ -34,7 +34,7 @@ class OperationCounts:
 
 
 def linear_coefficients(fibre: Fibre, local_modes: RankModes) -> tuple[np.ndarray, np.ndarray]:
-    """Return the distinct sets of α, β1…β4 of a rank's rows, (sets, 5), and the number of each row's set."""
+    """Return the distinct sets of α, β1, β2, … of a rank's rows, and the number of each row's set."""
     rows = np.repeat(np.column_stack([fibre.alpha, fibre.beta]), 2, axis=0)
     if fibre.row_delays is not None:
         rows[:, 1] += fibre.row_delays
@@ -96,7 +96,7 @@ class FibreOperators:
         """Create the `LinearPropagation` of this rank's rows, or with ``conjugate`` its adjoint."""
         coefficients, row = linear_coefficients(self.fibre, self.local_modes)
         if conjugate:
-            coefficients[:, 1:] *= -1  # β1 … β4 give phases, which change sign; the loss stays
+            coefficients[:, 1:] *= -1  # β gives phases, which change sign; the loss stays
         plan = fused_plan_of(self.device, self.n, self.dtype)
         if plan:
             return FusedSteps(self.device, plan, coefficients, row, self._sample_rate)

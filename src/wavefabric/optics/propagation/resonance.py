@@ -53,11 +53,13 @@ def step_limit(fibre: Fibre, half_band: float) -> StepLimit:
     member = np.equal.outer(np.arange(len(first)), np.repeat(kind.reshape(-1), 2))
     kerr = member @ (fibre.gamma * np.abs(fibre.kappa_rows())) @ member.T
     mixes = kerr + kerr.T > 0  # without a Kerr effect between two modes they do not limit the step
-    # Largest |β2(ω)| for |ω| ≤ w: at an edge, or where β3 + β4 ω = 0.
-    _, b2, b3, b4 = beta.T
+    # Largest |β2(ω)| for |ω| ≤ w: at an edge, or where β3 + β4 ω = 0; with higher orders at one of 65 points.
+    b3, b4 = beta.T[2:4]
     turn = np.clip(np.divide(-b3, b4, out=np.zeros_like(b3), where=b4 != 0), -w, w)
-    at = np.stack([np.full_like(b2, -w), np.full_like(b2, w), turn])
-    curvature = np.abs(b2 + b3 * at + b4 * at**2 / 2).max(axis=0)
+    at = np.stack([np.full_like(b3, -w), np.full_like(b3, w), turn])
+    if beta.shape[1] > 4:
+        at = np.concatenate([at, np.outer(np.linspace(-w, w, 65), np.ones_like(b3))])
+    curvature = np.abs(sum(b * at**k / math.factorial(k) for k, b in enumerate(beta.T[1:]))).max(axis=0)
     top = int(np.argmax(curvature * np.diagonal(mixes)))
     dispersion = _step(float(curvature[top] * mixes[top, top]) * w**2)
     d = np.abs(beta[:, None, 0] - beta[None, :, 0])

@@ -20,9 +20,6 @@ from wavefabric.optics.run_file import tables, values
 from wavefabric.optics.run_file.elements import FibreElement, LinkTable
 from wavefabric.optics.signal.recovery import check_phase
 
-#: Default wavelength of a fibre, m.
-DESIGN_WAVELENGTH = 1550e-9
-
 
 class RunFile(values.RunFileTable):
     """Holds a whole run file. From Python, `RunFile(link=LinkTable(length=80e3), ...)` takes SI floats."""
@@ -58,13 +55,17 @@ class RunFile(values.RunFileTable):
             limit = f"the link has spans 1 to {self.link.span_count} (link.spans)"
             raise InputError(f"receiver.at: span {max(self.receiver.at)} given, {limit}")
         check_phase(self.receiver.phase, self.signal.modulation, "receiver.phase")
-        # β and γ at the channels are extrapolated from the fibre's wavelength: it must not be too far.
-        for key, fibre in self.fibre_tables().items():
-            carrier = SPEED_OF_LIGHT / (fibre.wavelength or DESIGN_WAVELENGTH)
-            if abs(carrier / self.signal.centre - 1) > 0.05:
-                actual = f"{SPEED_OF_LIGHT / carrier:g} m is {carrier / 1e12:.1f} THz"
+        # β, γ and loss at the channels are extrapolated from the fibre's wavelength: it must not be too far.
+        for table, fibre in self.fibre_tables().items():
+            reference, solved = fibre.reference, fibre.preset in tables.MULTIMODES
+            carrier = SPEED_OF_LIGHT / reference
+            far = abs(carrier / self.signal.centre - 1) > 0.05
+            if far and not (solved and fibre.attenuation is not None):
+                actual = f"{reference:g} m is {carrier / 1e12:.1f} THz"
                 limit = f"within 5 % of the channels at {self.signal.centre / 1e12:.1f} THz"
-                raise InputError(f"{key}.wavelength: {actual}, allowed: {limit}")
+                limit += f", or with {table}.attenuation" * solved
+                key = "preset" if solved or fibre.preset in tables.STANDARDS else "wavelength"
+                raise InputError(f"{table}.{key}: {actual}, allowed: {limit}")
 
     def fibre_tables(self) -> dict[str, tables.FibreTable]:
         """Return a dictionary from key to table of all fibres: "fibre", and "fibres.NAME" for each name."""
@@ -85,7 +86,8 @@ class RunFile(values.RunFileTable):
         files = [self._path, self.signal.waveform]
         for fibre in self.fibre_tables().values():
             files += [fibre.modes_csv, fibre.groups_csv, fibre.kappa_csv, fibre.attenuation_csv]
-            files += [fibre.profile and fibre.profile.table_csv, fibre.raman and fibre.raman.gain_csv]
+            files += [fibre.dispersion_csv, fibre.profile and fibre.profile.table_csv]
+            files.append(fibre.raman and fibre.raman.gain_csv)
         return [path for path in files if path]
 
     def output_path(self) -> Path:

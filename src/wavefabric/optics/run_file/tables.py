@@ -14,12 +14,17 @@ from pydantic import BeforeValidator, Field, StrictBool, StrictInt, model_valida
 
 from wavefabric.base.errors import InputError
 from wavefabric.base.units import show
+from wavefabric.optics.fibre.chromatic import KEYS, dispersion_form, replaced
+from wavefabric.optics.fibre.presets import MULTIMODES, OM_WAVELENGTH, SINGLE_MODES, STANDARDS
 from wavefabric.optics.propagation.integrators import INTEGRATORS
 from wavefabric.optics.propagation.phase_groups import EXCHANGE_FORMS, KERR_FORMS
 from wavefabric.optics.run_file import values
 from wavefabric.optics.signal.constellation import FORMATS
 from wavefabric.optics.signal.recovery import PHASES
 from wavefabric.optics.signal.wdm import WdmGrid, channels_about, channels_between
+
+#: Default wavelength of a fibre, m.
+DESIGN_WAVELENGTH = 1550e-9
 
 
 class ProfileTable(values.RunFileTable):
@@ -74,9 +79,9 @@ class RamanTable(values.RunFileTable):
 
 
 class FibreTable(values.RunFileTable):
-    """Describes [fibre]: the fibre of the link. attenuation in 1/m (power), n2 in m²/W, beta2 in s²/m."""
+    """Describes [fibre]: the fibre of the link, in SI units; attenuation is that of the power."""
 
-    preset: Literal["graded-index-62.5", "single-mode"] | None = None
+    preset: Literal["graded-index-62.5", *SINGLE_MODES, *MULTIMODES] | None = None  # type: ignore[valid-type]
     profile: ProfileTable | None = None
     modes_csv: values.InputFile | None = None
     groups_csv: values.InputFile | None = None
@@ -89,11 +94,22 @@ class FibreTable(values.RunFileTable):
     wavelength: values.Length | None = None
     beta2: Annotated[float, values.in_unit("s^2/m", least=-1e-15, most=1e-15)] | None = None
     beta3: Annotated[float, values.in_unit("s^3/m", least=-1e-27, most=1e-27)] | None = None
+    betas: values.Betas | None = None
+    dispersion_parameter: Annotated[float, values.in_unit("s/m^2", least=-1, most=1)] | None = None
+    dispersion_slope: Annotated[float, values.in_unit("s/m^3", least=-1e9, most=1e9)] | None = None
+    dispersion_csv: values.InputFile | None = None
+    a_eff: Annotated[float, values.in_unit("m^2", least=1e-18, most=1e-6)] | None = None
     gamma: Annotated[float, values.in_unit("1/W/m", least=0, most=1e6)] | None = None
     random_coupling: RandomCouplingTable | None = None
     raman: RamanTable | None = None
     attenuation_csv: values.InputFile | None = None
     attenuation_slope: Annotated[float, values.in_unit("1/m/Hz", least=-1e-9, most=1e-9)] | None = None
+
+    @property
+    def reference(self) -> float:
+        """Return the wavelength at which the values of the table, or else of its preset, hold, m."""
+        default = OM_WAVELENGTH if self.preset in MULTIMODES else DESIGN_WAVELENGTH
+        return self.wavelength or STANDARDS.get(self.preset or "", {"wavelength": default})["wavelength"]
 
     @model_validator(mode="before")
     @classmethod
@@ -116,18 +132,24 @@ class FibreTable(values.RunFileTable):
                 fault = "missing" if self.profile is None else "given together with [fibre.profile]"
                 raise InputError(f"kappa_csv: {fault}; modes_csv needs either kappa_csv or [fibre.profile]")
         elif self.profile is None:
-            sources = 'preset = "graded-index-62.5" or "single-mode", [fibre.profile], or modes_csv'
+            sources = 'a preset such as "G.652" or "single-mode", [fibre.profile], or modes_csv'
             raise InputError(f"preset: missing; allowed: {sources}")
         elif self.dispersion == "paper":
             raise InputError('dispersion: "paper" given for a profile; allowed: "solver"')
-        if self.preset == "single-mode":
-            unread = ["coupling", "dispersion", "n2"]
+        one_mode = ["a_eff", *(key for key in KEYS if key in type(self).model_fields)]
+        if self.preset in SINGLE_MODES:
+            changes = {key: getattr(self, key) for key in self.present(*one_mode)}
+            fibre = replaced(SINGLE_MODES[self.preset or ""], changes)
+            dispersion_form(fibre)
+            n2 = self.gamma is not None or "a_eff" not in fibre
+            unread = ["coupling", "dispersion", *["n2"] * n2, *["wavelength"] * (self.preset in STANDARDS)]
         elif self.modes_csv is None:
-            solved_preset = self.preset is not None and self.dispersion == "solver"
-            unread = ["beta2", "beta3", "gamma", *["wavelength"] * solved_preset]
+            solved = self.preset in MULTIMODES or (self.preset is not None and self.dispersion == "solver")
+            paper = ["dispersion"] * (self.preset in MULTIMODES)
+            unread = [*one_mode, "gamma", *paper, *["wavelength"] * solved]
         else:
             coupling, n2 = ["coupling"] * bool(self.kappa_csv), ["n2"] * (self.gamma is not None)
-            unread = ["beta2", "beta3", "dispersion", *coupling, *n2]
+            unread = [*one_mode, "dispersion", *coupling, *n2]
         if idle := [key for key in self.present(*unread) if key in self.model_fields_set]:
             raise InputError(f"{idle[0]}: has no effect with {source}; remove it")
         if self.attenuation_csv is not None and self.attenuation_slope is not None:
@@ -135,7 +157,7 @@ class FibreTable(values.RunFileTable):
         numbers = self.groups if isinstance(self.groups, list) else [self.groups or 1]
         if any(b <= a for a, b in itertools.pairwise(numbers)):
             raise InputError(f"groups: {numbers} given, must be increasing group numbers")
-        most = {"graded-index-62.5": 15, "single-mode": 1}.get(self.preset or "")
+        most = 1 if self.preset in SINGLE_MODES else 15 if self.preset == "graded-index-62.5" else None
         if most is not None and max(numbers) > most:
             raise InputError(f"groups: {max(numbers)} given, {self.preset} has groups 1 to {most}")
 

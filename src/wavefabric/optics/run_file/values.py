@@ -10,6 +10,7 @@ from pydantic import BeforeValidator, Field, PlainValidator, StrictInt
 
 from wavefabric.base.errors import InputError, one_value
 from wavefabric.base.units import EXAMPLES, quantity, show
+from wavefabric.optics.fibre.beta import BETA_UNITS
 from wavefabric.optics.signal.transmitter import MOST_POWER
 
 
@@ -20,7 +21,8 @@ def _read(
     if isinstance(value, (list, tuple)):
         raise ValueError(one_value(value))
     if context.get("text") and unit not in ("", "rad") and type(value) in (int, float):
-        raise ValueError(f"{show(value)} has no unit; give text with a unit such as {EXAMPLES[unit]}")
+        example = EXAMPLES.get(unit, unit)
+        raise ValueError(f"{show(value)} has no unit; give text with a unit such as {example}")
     try:
         number = quantity(value, unit, "")
     except InputError as error:
@@ -64,6 +66,15 @@ def _counts(value: Any, keywords: tuple[str, ...]) -> Any:
         allowed = [f'"{word}"' for word in keywords] or ["a whole number >= 1"]
         raise ValueError(f"{show(value)} given; allowed: {', '.join(allowed)}, or a list such as [1, 3]")
     return value if single else items
+
+
+def _betas(value: Any, info: pydantic.ValidationInfo) -> tuple[float, ...]:
+    """Read a list of β2, β3, … in s^n/m."""
+    if not isinstance(value, (list, tuple)) or not 1 <= len(value) < len(BETA_UNITS):
+        allowed = 'a list of β2 … β15, such as ["-21.7 ps^2/km", "0.13 ps^3/km"]'
+        raise ValueError(f"{show(value)} given; allowed: {allowed}")
+    pairs = zip(value, BETA_UNITS[1:], strict=False)
+    return tuple(_read(item, info, unit, least=-1e-15, most=1e-15) for item, unit in pairs)
 
 
 def _lengths(value: Any, info: pydantic.ValidationInfo) -> float | list[float]:
@@ -112,6 +123,7 @@ MOST_TAPS = 2**20
 Seed = Annotated[StrictInt, Field(ge=0, lt=2**63)]
 InputFile = Annotated[Path, BeforeValidator(_file)]
 Powers = Annotated[Any, PlainValidator(_powers)]
+Betas = Annotated[tuple[float, ...], PlainValidator(_betas)]
 Groups = Annotated[int | list[int], PlainValidator(partial(_counts, keywords=()))]
 Spans = Annotated[str | list[int], PlainValidator(partial(_counts, keywords=("each", "end")))]
 

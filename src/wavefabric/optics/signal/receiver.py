@@ -133,8 +133,8 @@ class Receiver:
         clock, carrier phase, the complex gain that fits the known symbols best. Compensation only turns
         phases and precedes noise, so each symbol gets the same noise after any distance.
 
-        ``length`` (m) is the link's length, 0 back-to-back. ``beta`` (modes, 4) holds β1 (s/m) … β4 (s⁴/m) of
-        each mode of the link at the grid's centre, in the frame of the field (β1 relative to the frame); None
+        ``length`` (m) is the link's length, 0 back-to-back. ``beta`` (modes, orders) holds β1, β2, … of each
+        mode of the link at the grid's centre, in the frame of the field (β1 relative to the frame); None
         to compensate nothing. ``inverse_mixing`` (`ModeMixing`), for the rows of ``field``, undoes the modal
         coupling of the whole link before noise is added. ``options`` are those of `Reception`.
         """
@@ -153,8 +153,8 @@ class Receiver:
             instance("inverse_mixing", inverse_mixing, ModeMixing)
             inverse_mixing.check_rows(field.shape[0])
         beta = np.zeros((modes, 4)) if beta is None else numbers(beta, "", "beta")
-        if beta.shape != (modes, 4) or not np.isfinite(beta).all():
-            raise InputError(f"beta: shape {beta.shape} given, finite numbers of shape {(modes, 4)} allowed")
+        if beta.ndim != 2 or len(beta) != modes or not np.isfinite(beta).all():
+            raise InputError(f"beta: shape {beta.shape} given, finite numbers for {modes} modes allowed")
         bands = _Bands(device, self.transmitter, self.noise_seed, self.linewidth)
         powers = self.transmitter.powers(modes)
         noise: Any = [None] * modes
@@ -346,9 +346,9 @@ class _Bands:
         if self._phase_factor is not None:
             window = device.fft(device.ifft(window) * self._phase_factor[channels])
         if length and beta.any():
-            b1, b2, b3, b4 = (float(b) for b in beta)
-            w = self._omega[channels]
-            phase = w * (b1 - w * (b2 / 2 - w * (b3 / 6 - w * (b4 / 24))))  # opposite phase of 1 m of fibre
+            w, phase = self._omega[channels], 0.0
+            for order in range(len(beta), 0, -1):  # opposite phase of 1 m of fibre
+                phase = w * (float(beta[order - 1]) / math.factorial(order) - phase)
             window *= device.xp.exp(1j * length * phase)
         if density is not None:
             scale = device.xp.asarray(np.sqrt(density * grid.sample_rate * grid.samples))[channels, None]

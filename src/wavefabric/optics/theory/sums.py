@@ -142,7 +142,7 @@ def nodes_of(
 
 
 class Row(NamedTuple):
-    """Describes a field row in SI: β1 … β4; for each channel power over symbol rate, phase, delay and β2."""
+    """Describes a field row in SI: β1, β2, …; for each channel power over rate, phase, delay and β2."""
 
     beta: np.ndarray
     density: np.ndarray
@@ -161,8 +161,8 @@ class RowKind:
 
 
 def dispersion(beta: Array, f) -> list[Array]:
-    """Return phase (1/m), group delay (s/m) and β2 (s²/m) of β1 … β4 at optical offsets f in Hz."""
-    phase = Polynomial(np.append(0.0, beta) / [1, 1, 2, 6, 24])
+    """Return phase (1/m), group delay (s/m) and β2 (s²/m) of β1, β2, … at optical offsets f in Hz."""
+    phase = Polynomial(np.append(0.0, beta) / [math.factorial(n) for n in range(len(beta) + 1)])
     return [phase.deriv(order)(2 * math.pi * f) for order in range(3)]
 
 

@@ -113,9 +113,9 @@ struct RowTurn {
     }
 };
 
-// exp(h L) / N of one row: its magnitude `size`, and its phase over pi as coefficients of x, x^2, x^3, x^4, x = k / N.
+// exp(h L) / N of one row: its magnitude `size`, and its phase over pi as coefficients of x, x^2 ... x^ORDERS, x = k / N.
 struct Transfer {
-    double phase[4], size;
+    double phase[ORDERS], size;
 };
 
 // sin(pi y) / y and cos(pi y) for |y| <= 1/4 as polynomials in y^2, highest power first, interpolated at Chebyshev points, to
@@ -209,9 +209,11 @@ __device__ __forceinline__ Twin product(Twin v, const F &f) { return {product(v.
 // The transfer function at x = k / N.
 __device__ __forceinline__ RowFactor factor(const Transfer &t, double x)
 {
-    const double phase = x * fma(fma(fma(t.phase[3], x, t.phase[2]), x, t.phase[1]), x, t.phase[0]);
+    double phase = t.phase[ORDERS - 1];
+#pragma unroll
+    for (int k = ORDERS - 2; k >= 0; --k) phase = fma(phase, x, t.phase[k]);
     double s, c;
-    sine_cosine_of_pi(phase, &s, &c, REAL());
+    sine_cosine_of_pi(x * phase, &s, &c, REAL());
     return RowFactor{s * t.size, c * t.size};
 }
 

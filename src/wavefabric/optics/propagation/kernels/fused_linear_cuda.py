@@ -12,7 +12,7 @@ PACKAGE = "wavefabric.optics.propagation.kernels"
 class FusedSteps(LinearPropagation):
     """Propagates a field linearly by three kernels (one for short rows) of transforms and transfer function.
 
-    ``coefficients`` are the distinct sets of α, β1…β4, and ``table_row`` has the number of each row's set.
+    ``coefficients`` are the distinct sets of α, β1, β2, …, ``table_row`` has the number of each row's set.
     Rows come in pairs, one pair per mode.
     """
 
@@ -22,7 +22,9 @@ class FusedSteps(LinearPropagation):
         self._coefficients, self._rate = np.asarray(coefficients), sample_rate
         self.table_row = device.asarray(table_row)
         apart = (np.diff(np.reshape(table_row, (-1, 2))) != 0).any()  # polarisations propagate differently
-        prelude = plan.prelude() + f"#define APART {int(apart)}\n"
+        prelude = (
+            plan.prelude() + f"#define APART {int(apart)}\n#define ORDERS {self._coefficients.shape[1] - 1}\n"
+        )
         module = device.module(PACKAGE, "fused_linear.cu", before=SOURCES, prelude=prelude)
         columns, rows = plan.columns, plan.rows
         #: Per kernel: threads of a block, and bytes of shared memory of a block.

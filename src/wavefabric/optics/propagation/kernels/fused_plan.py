@@ -114,14 +114,14 @@ class FusedPlan:
 
 
 def transfers(coefficients: np.ndarray, sample_rate: float, h: float, n: int) -> np.ndarray:
-    """Return, for each row of ``coefficients``, five numbers from which a kernel computes exp(h L̂)/N.
+    """Return, for each row of ``coefficients``, the numbers from which a kernel computes exp(h L̂)/N.
 
-    ``coefficients`` (rows, 5) are α, β1…β4 in SI. The first four numbers c_j give the phase π Σ_j c_j x^j at
-    x = ω/(2π sample_rate), j from 1; the last number is the amplitude.
+    ``coefficients`` (rows, 1 + orders) are α, β1, β2, … in SI. For each order one number c_j gives the phase
+    π Σ_j c_j x^j at x = ω/(2π sample_rate), j from 1; the last number is the amplitude.
     """
-    signs, orders = np.array([-1.0, 1.0, -1.0, 1.0]), np.arange(1, 5)
+    orders = np.arange(1, coefficients.shape[1])
     factorials = np.array([math.factorial(j) for j in orders])
-    scale = signs * h * (2 * np.pi * sample_rate) ** orders / factorials / np.pi
+    scale = (-1.0) ** orders * h * (2 * np.pi * sample_rate) ** orders / factorials / np.pi
     size = np.exp(-0.5 * coefficients[:, 0] * h) / n
     return np.ascontiguousarray(np.column_stack([coefficients[:, 1:] * scale, size]))
 

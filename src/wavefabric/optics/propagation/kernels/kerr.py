@@ -19,8 +19,8 @@ Kernels without a method below:
 - ``couple``: out = matrix @ part if ``first``, else out += matrix @ part. ``out`` (local groups, m) in rad/m,
   ``part`` (groups of one rank, m) in W, ``matrix`` γκ between them, rad/(W m).
 - ``transfer_table``: exp(h L̂(ω))/N, where 1/N normalises the unscaled transforms. ``table`` (table rows, N)
-  complex128; ``coefficients`` (table rows, 5): α, β1…β4 in SI; ``domega`` in rad/s.
-  L̂ = −α/2 − iβ1ω + iβ2ω²/2 − iβ3ω³/6 + iβ4ω⁴/24 (∂/∂t → +iω).
+  complex128; ``coefficients`` (table rows, 1 + orders): α, β1, β2, … (4 orders or more) in SI; ``domega``
+  in rad/s. L̂ = −α/2 − iβ1ω + iβ2ω²/2 − iβ3ω³/6 + iβ4ω⁴/24 … (∂/∂t → +iω).
 - ``row_energy``: out[r] = Σ_t |A[r, t]|², W × samples, float64; NaN if the row contains NaN.
   ``row_distance``: out[r] = Σ_t |A[r, t] − B[r, t]|².
 """
@@ -61,7 +61,7 @@ _OTHERS = """
     items max_phase_rate(columns array A, doubles most, coupling layout)
     items couple(shape array out, rows array part, array matrix, int first)
     items max_rate(counted array theta, doubles most)
-    items transfer_table(shape doubles table, doubles coefficients, double domega, double h)
+    items transfer_table(shape doubles table, columns doubles coefficients, double domega, double h)
     items row_energy(shape array A, doubles out)
     items row_distance(shape array A, array B, doubles out)
 """

@@ -205,7 +205,8 @@ class KerrKernels:
 
     def transfer_table(self, table, coefficients, domega, h):
         rows, n = table.shape
-        numbers = np.float64(domega), np.float64(h), np.int32(rows), np.int64(n)
+        width = np.int32(coefficients.shape[1])
+        numbers = np.float64(domega), np.float64(h), np.int32(rows), width, np.int64(n)
         self._linear("transfer_table", table.dtype, (-(-n // 256),), table, coefficients, *numbers)
 
     def apply_transfer(self, spectrum, table, table_row):

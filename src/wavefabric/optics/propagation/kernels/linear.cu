@@ -2,16 +2,16 @@
 #include "linear.h"
 
 extern "C" __global__ void transfer_table(double2* table, const double* coefficients, double domega,
-                                          double h, int table_rows, long long n)
+                                          double h, int table_rows, int width, long long n)
 {
     const long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= n) return;
     const double w = frequency(i, n, domega);
     for (int c = 0; c < table_rows; ++c) {
-        const double* k = coefficients + 5 * c;
+        const double* k = coefficients + width * c;
         const double size = transfer_size(k, h, n);
         double s, co;
-        sincos(transfer_phase(k, w, h), &s, &co);
+        sincos(transfer_phase(k, width - 1, w, h), &s, &co);
         table[c * n + i] = {size * co, size * s};
     }
 }

@@ -86,8 +86,11 @@ static void channel_correlation(Thread t, Nodes nodes, Comb comb, Counted<const 
             const double d = nodes.x[i], f3 = nodes.f[n] + d, third = phase(row.beta, f3);
             // f1 and f2 = f + f3 - f1 lie at a distance u on either side of the middle of f and f3.
             const double middle = (nodes.f[n] + f3) / 2, w = 2 * PI * middle;
-            const double bend = 4 * PI * PI * (row.beta[1] + w * (row.beta[2] + w * row.beta[3] / 2));
-            const Mismatch even = {2 * phase(row.beta, middle) - third - here, 0, bend, 4 * square(square(PI)) / 3 * row.beta[3]};
+            const double *k = row.beta.data - 1;  // k[n] is beta_n
+            const double second = k[2] + higher_orders(k, 2, row.beta.count, w, 2);
+            const double fourth = k[4] + higher_orders(k, 4, row.beta.count, w, 4);
+            const double bend = 4 * PI * PI * second, flat = 2 * phase(row.beta, middle) - third - here;
+            const Mismatch even = {flat, 0, bend, 4 * square(square(PI)) / 3 * fourth};
             out[n].re += nodes.weight[i] * square(product(2 * (middle - centre), even, BENT, comb, table));
             const double root = sqrt(raised_cosine(f3 - centre, comb));
             if (!(root > 0)) continue;

@@ -1,6 +1,7 @@
 // Four-wave mixing in theory: spectra of channels, phases, and integrals of a response over the phase mismatch. In double, SI.
 #pragma once
 
+#include "../linear.h"
 #include "driver.h"
 
 constexpr double PI = 3.141592653589793;
@@ -17,7 +18,7 @@ template <class Value>
 struct Take<Table<Value>> : Record<Table<Value>, Counted<const Value>, Counted<const Value>, Counted<const Value>, double, double,
                                    double, double> {};
 
-// A row of the field: beta1 ... beta4, power over symbol rate, phase, delay and beta2 by channel.
+// A row of the field: beta1, beta2 ... (4 orders or more), power over symbol rate, phase, delay and beta2 by channel.
 struct Row {
     Counted<const double> beta, density, phases, delays, curvatures;
 };
@@ -54,10 +55,10 @@ FN Complex operator/(Complex a, double b) { return {a.re / b, a.im / b}; }
 FN double square(double x) { return x * x; }
 FN double square(Complex z) { return z.re * z.re + z.im * z.im; }
 
-// beta1 w + beta2 w^2/2 + beta3 w^3/6 + beta4 w^4/24 of the optical offset f in Hz.
+// beta1 w + beta2 w^2/2 + beta3 w^3/6 + beta4 w^4/24 ... of the optical offset f in Hz.
 FN double phase(Counted<const double> beta, double f) {
     const double w = 2 * PI * f;
-    return w * (beta[0] + w * (beta[1] / 2 + w * (beta[2] / 6 + w * (beta[3] / 24))));
+    return w * (beta[0] + w * (beta[1] / 2 + w * (beta[2] / 6 + w * ((beta[3] + higher_orders(beta.data - 1, 4, beta.count, w)) / 24))));
 }
 
 // Raised-cosine spectrum of a channel at f Hz from its centre; 1 in the flat part, whose ends belong to it if there are no edges.

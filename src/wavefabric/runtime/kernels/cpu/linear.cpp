@@ -2,12 +2,13 @@
 #include "../linear.h"
 #include "driver.h"
 
-static void transfer_table(Thread thread, double *table, Index rows, Index n, const double *coefficients, double domega, double h) {
+static void transfer_table(Thread thread, double *table, Index rows, Index n, const double *coefficients,
+                           Index width, double domega, double h) {
     for (Index c = 0; c < rows; ++c) {
-        const double *k = coefficients + 5 * c, size = transfer_size(k, h, n);
+        const double *k = coefficients + width * c, size = transfer_size(k, h, n);
         double *out = table + 2 * c * n;
         for (Index i = thread.first(n); i < thread.last(n); ++i) {
-            const double phase = transfer_phase(k, frequency(i, n, domega), h);
+            const double phase = transfer_phase(k, width - 1, frequency(i, n, domega), h);
             out[2 * i] = size * cos(phase);
             out[2 * i + 1] = size * sin(phase);
         }
