@@ -114,7 +114,7 @@ UNLIKE = [
 
 
 def test_a_run_is_a_chain_of_propagations(simulate, device):
-    """Bit for bit: fibres by `propagate`, amplifiers by `Amplifier`, losses by hand."""
+    """Bit for bit on a CPU: fibres by `propagate`, amplifiers by `Amplifier`, losses by hand on the host."""
     run = settings(*UNLIKE, output={"save_field": True})
     result = simulate(run)
     path, field = launched(run, device)
@@ -133,7 +133,8 @@ def test_a_run_is_a_chain_of_propagations(simulate, device):
     field = propagate(device.to_host(field), fibres["fibres.dcf"], "16 km", **options)[0]
     field = device.asarray(field)
     path.elements[7].amplifier.apply(device, field, grid, 3, 2)
-    np.testing.assert_array_equal(result["field"], device.to_host(field))
+    field = device.to_host(field)
+    np.testing.assert_allclose(result["field"], field, atol=0 if device.name == "cpu" else 1e-14, rtol=0)
     assert list(result.groups("received")) == ["back_to_back", "span_1", "span_2", "span_3"]
     assert result.attrs("received/span_3")["distance_m"] == 176e3
 
