@@ -28,6 +28,7 @@ __getattr__, __dir__ = lazy(
         "theory.expected": ("Expectation", "expected_quality"),
         "theory.gaussian_noise": ("Spans", "nonlinear_interference"),
         "link.expected": ("expected_of",),
+        "link.movie": ("PulseMovie",),
         "fibre.random_coupling": ("RandomCoupling",),
         "link.run": ("run_link",),
         "link.step_choice": ("choose_step", "verify_step"),
