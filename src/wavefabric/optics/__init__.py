@@ -13,6 +13,7 @@ __getattr__, __dir__ = lazy(
     {
         "fibre.fibre": ("Fibre", "at_frequency"),
         "fibre.profile": ("IndexProfile", "TableProfile", "Trench"),
+        "fibre.multicore": ("Multicore", "multicore"),
         "fibre.presets": ("coupled_group", "graded_index_62_5", "single_mode"),
         "fibre.sources": ("fibre_from_csv", "fibre_from_profile"),
         "fibre.raman": ("power_evolution", "raman_evolution", "raman_tilt"),

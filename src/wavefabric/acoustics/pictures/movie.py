@@ -16,7 +16,7 @@ from wavefabric.acoustics.pictures.plot_recorded import colours_of, scale_of
 from wavefabric.acoustics.pictures.recorded import RecordedFile
 from wavefabric.base.errors import ensure
 from wavefabric.base.results.figure_style import new_axes, style
-from wavefabric.base.results.movie_file import MOST_FRAMES, check_movie, write_movie
+from wavefabric.base.results.movie_file import MOST_FRAMES, write_movie
 from wavefabric.base.system.progress import Progress
 from wavefabric.base.units import show
 
@@ -85,10 +85,8 @@ class Movie:
 def draw_movie(movie: Movie, target: Path, fps: int = 20, progress: Progress | None = None) -> Path:
     """Draw a movie as ``.gif``, or ``.mp4`` if ffmpeg is installed; the file is written whole or not at all.
 
-    Colours are symmetric about zero and the same in all frames. `InputError`: as `check_movie`, or the file
-    cannot be written.
+    Colours are symmetric about zero and the same in all frames. `InputError` as `write_movie`.
     """
-    check_movie(target, fps)
     top = movie.top()
     factor, label, _ = scale_of(movie.item, top)
     x, y = movie.millimetres

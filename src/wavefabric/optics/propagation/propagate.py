@@ -299,9 +299,8 @@ class Propagator:
         energy = self.operators.energy(A)
         bad = np.flatnonzero(~np.isfinite(energy))
         if bad.size:
-            fault = (
-                f"mode {self.fibre.labels[bad[0] // 2]} is not finite at z = {(self.start + z) / 1e3:g} km"
-            )
+            z += self.start
+            fault = f"mode {self.fibre.labels[bad[0] // 2]} is not finite at z = {z / 1e3:g} km"
             allowed = "finite input, and a step and power that keep it so"
             raise FieldLost(f"field: {fault}; allowed: {allowed}")
         return energy
