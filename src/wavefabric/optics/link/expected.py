@@ -40,8 +40,8 @@ _KEPT = {
 def resonance(fibre: Fibre, transmitter: Transmitter) -> StepLimit:
     """Return the limits of the step above which four-wave mixing of the channels is wrongly phase-matched."""
     grid = transmitter.grid
-    half_band = float(abs(grid.offsets).max()) + 0.5 * grid.symbol_rate * (1 + transmitter.rolloff)
-    return step_limit(fibre, half_band)
+    half_widths = 0.5 * grid.symbol_rates * (1 + transmitter.rolloffs)
+    return step_limit(fibre, float((abs(grid.offsets) + half_widths).max()))
 
 
 def warnings_before(
@@ -73,13 +73,13 @@ def warnings_before(
     window = transmitter.grid.duration
     if spread * length > window:
         difference = f"{slow} and {fast} are {spread * length * 1e9:.3g} ns apart after {length / 1e3:g} km"
-        symbols = f"{math.ceil(spread * length * transmitter.grid.symbol_rate)} symbols would hold the delay"
+        symbols = f"{math.ceil(spread * length * transmitter.grid.lowest_rate)} symbols would hold the delay"
         again = f"the time window is {window * 1e9:.3g} ns: the same symbols meet again"
         warnings.append(f"signal.symbols: {difference}, {again}; {symbols}")
     if settings.receiver.equaliser == "mimo":
         together = fibre.groups * (settings.receiver.joint == "groups")
         difference = max(float(np.ptp(fibre.beta[together == k, 0])) for k in np.unique(together))
-        symbols = difference * length * transmitter.grid.symbol_rate
+        symbols = difference * length * float(transmitter.grid.symbol_rates.max())
         if symbols > settings.receiver.taps:
             fault = f"modes equalised together come {symbols:.0f} symbols apart after {length / 1e3:g} km"
             limit = f"{settings.receiver.taps} taps hold without strong coupling"

@@ -96,9 +96,9 @@ def payload(
         },
         "signal": {
             "attrs": {
-                "modulation": transmitter.format.name,
-                "rolloff": transmitter.rolloff,
-                "symbol_rate_Hz": grid.symbol_rate,
+                "modulation": ", ".join(dict.fromkeys(form.name for form in transmitter.formats)),
+                "rolloff": float(transmitter.rolloffs.max()),
+                "symbol_rate_Hz": grid.lowest_rate,
                 "sample_rate_Hz": grid.sample_rate,
                 "symbols": grid.symbols,
                 "samples_per_symbol": grid.samples_per_symbol,
@@ -119,6 +119,12 @@ def payload(
         },
         "solver": {"attrs": solver},
     }
+    if len(transmitter.parts) > 1:  # attributes: the lowest rate and the largest roll-off
+        out["signal"] |= {
+            "symbol_rate": Data(grid.symbol_rates, "Hz", "of each channel"),
+            "rolloffs": Data(transmitter.rolloffs, "", "roll-off of each channel"),
+            "modulations": Data([form.name for form in transmitter.formats], "", "format of each channel"),
+        }
     if warnings:
         described = "what may make the result less accurate than it seems"
         out["solver"]["warnings"] = Data(list(warnings), "", described)
@@ -130,7 +136,8 @@ def payload(
 
 def arrays_of(result: ReceiverResult) -> dict[str, np.ndarray]:
     """Return the arrays of one receiver position: a dictionary from the names of ``/received`` datasets."""
-    points = np.stack([result.points[key][:, :POINTS] for key in sorted(result.points)])
+    count = min(POINTS, *(symbols.shape[1] for symbols in result.points.values()))
+    points = np.stack([result.points[key][:, :count] for key in sorted(result.points)])
     modes = len(result.evm)
     if len(points) > modes:  # several channels of each mode
         points = points.reshape(modes, -1, *points.shape[1:])

@@ -9,6 +9,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from pydantic import PrivateAttr, StrictStr, ValidationError
 
 from wavefabric.base.arguments import instance
@@ -49,7 +50,8 @@ class RunFile(values.RunFileTable):
         if isinstance(self.receiver.at, list) and max(self.receiver.at) > self.link.spans:
             limit = f"the link has spans 1 to {self.link.spans} (link.spans)"
             raise InputError(f"receiver.at: span {max(self.receiver.at)} given, {limit}")
-        check_phase(self.receiver.phase, self.signal.modulation, "receiver.phase")
+        for modulation in np.atleast_1d(self.signal.modulation):
+            check_phase(self.receiver.phase, str(modulation), "receiver.phase")
         carrier = SPEED_OF_LIGHT / (self.fibre.wavelength or DESIGN_WAVELENGTH)
         # β and γ at the channels are extrapolated from the fibre's wavelength: it must not be too far.
         if abs(carrier / self.signal.centre - 1) > 0.05:

@@ -72,6 +72,14 @@ class Constellation:
         label = np.arange(self._levels**2)
         return amplitude[label >> half] + 1j * amplitude[label & self._levels - 1]
 
+    @property
+    def excess_moments(self) -> tuple[float, float]:
+        """Return E|b|⁴ − 2 and E|b|⁶ − 9 E|b|⁴ + 12 of the symbols b; Gaussian symbols have 0 and 0."""
+        if not self.digital:
+            return 0.0, 0.0
+        energy = abs(self.points) ** 2
+        return (energy**2).mean() - 2, (energy**3).mean() - 9 * (energy**2).mean() + 12
+
     def map(self, xp, labels):
         """Return the symbols of ``labels``: complex128, same shape, in the array module ``xp``."""
         return xp.asarray(self.points)[labels]

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from types import NoneType
 from typing import Any
 
@@ -119,7 +119,8 @@ class Receiver:
         choice("phase", self.phase, recovery.PHASES)
         tracked = None if self.phase == "none" else self.phase_window
         vars(self).update(linewidth=check_linewidth(self.linewidth), tracked=tracked)
-        recovery.check_phase(self.phase, self.transmitter.format.name)
+        for form in self.transmitter.formats:
+            recovery.check_phase(self.phase, form.name)
         size = self.phase_window
         if size is not None and not (isinstance(size, int) and size > 1):
             raise InputError(f"phase_window: {quoted(size)} given, 2 or more symbols allowed")
@@ -149,6 +150,8 @@ class Receiver:
         whole("modes", modes, local.stop, 10**6)
         if outside := [each for each in pairs if each[0] not in local or not 0 <= each[1] < grid.channels]:
             raise InputError(f"keep: {outside[0]} given, below {(modes, grid.channels)} allowed")
+        if len(self.transmitter.parts) > 1:
+            return self._receive_parts(device, field, (length, beta, inverse_mixing), request)
         if inverse_mixing is not None:
             instance("inverse_mixing", inverse_mixing, ModeMixing)
             inverse_mixing.check_rows(field.shape[0])
@@ -188,12 +191,34 @@ class Receiver:
         lost, offset = error >= self._lost_frame_error(), turns / grid.duration
         for mode, channel in np.argwhere(lost)[:1]:
             others = f" (and {lost.sum() - 1} more)" if lost.sum() > 1 else ""
-            where = f"mode {local[mode] + 1}, channel {channel + 1}{others}"
+            where = f"mode {local[mode] + 1}, channel {grid.stream_numbers[channel] + 1}{others}"
             what = "Q² means nothing there; check seed, length and dispersion, or take"
             taps = "taps that hold the delays" if self.equaliser else "a clock"
             request.warn(f"receiver: no frame found in {where}: {what} more OSNR, symbols, or {taps}")
         measured = np.sqrt(error), wrong, ber, mutual, gmi, delay, offset, lost
         return ReceiverResult(10 * np.log10(snr), *measured, points)
+
+    def _receive_parts(self, device, field, link: tuple, request: Reception) -> ReceiverResult:
+        """Receive the channels of each of `Transmitter.parts` in turn; return the results of all channels.
+
+        ``link`` has the arguments ``length``, ``beta`` and ``inverse_mixing`` of `receive`.
+        """
+        parts, results, points = self.transmitter.parts, {}, {}
+        for number, (channels, part) in enumerate(parts):
+
+            def progress(done: int, rows: int, number: int = number) -> None:
+                if request.progress is not None:
+                    request.progress((number * rows + done) // len(parts), rows)
+
+            keep = [(mode, k) for mode, c in request.keep for k in np.flatnonzero(channels == c)]
+            options = vars(request) | {"keep": keep, "progress": progress}
+            result = replace(self, transmitter=part).receive(device, field, *link, **options)
+            points |= {(mode, int(channels[k])): symbols for (mode, k), symbols in result.points.items()}
+            for name in (each.name for each in fields(result) if each.name != "points"):
+                values = getattr(result, name)
+                shape = len(values), self.transmitter.grid.channels
+                results.setdefault(name, np.zeros(shape, values.dtype))[:, channels] = values
+        return ReceiverResult(**results, points=points)
 
     def _lost_frame_error(self) -> float:
         """Return the EVM² of symbols unrelated to the sent ones; a frame that reaches it counts as lost.
@@ -292,7 +317,8 @@ class Receiver:
         if self.osnr_db is None:
             return
         grid, order = self.transmitter.grid, np.argsort(self.transmitter.grid.bins)
-        middles = (grid.bins[order][1:] + grid.bins[order][:-1]) / 2
+        half = grid.half_widths(self.transmitter.rolloff)[order]
+        middles = (grid.bins[order][1:] - half[1:] + grid.bins[order][:-1] + half[:-1]) / 2
         nearest = order[np.searchsorted(middles, np.fft.fftfreq(grid.samples, 1 / grid.samples))]
         powers = self.transmitter.powers(first_mode + field.shape[0] // 2)
         for k in range(field.shape[0]):

@@ -111,18 +111,21 @@ def expected_quality(
     stepped = nli if options == exact else {0: zero} | interference_after(*link, some)
     rows, dispersion = 2 * np.repeat(sizes, sizes)[:, None], abs(fibre.beta[:, 1:2]) * spans.length
     amplifier = Amplifier(spans.amplifier_gain(fibre), noise_figure_db)
-    added = 2 * grid.symbol_rate * amplifier.noise_density(grid.centre_frequency)
+    added = 2 * grid.symbol_rates * amplifier.noise_density(grid.centre_frequency)
     out = {}
     for n in [0, *numbers]:
         loaded = zero
         if receiver.osnr_db is not None:
             nominal = (amplifier.gain * math.exp(-fibre.alpha.mean() * spans.length)) ** n
-            loaded = 2 * grid.symbol_rate * osnr_noise_density(receiver.osnr_db, nominal) * powers
+            loaded = 2 * grid.symbol_rates * osnr_noise_density(receiver.osnr_db, nominal) * powers
         ase = zero + added * sum(net**later for later in range(n))
         signal = powers * net**n
         noise = nli[n], ase, loaded, _filled(grid.offsets, stepped[n] - nli[n])
         error = np.maximum(sum(noise), 0) / np.where(signal > 0, signal, np.inf)
-        recovery = signal * added_error(receiver, error, rows, n * dispersion)
+        recovery = np.empty_like(signal)
+        for channels, part in transmitter.parts:
+            alike, link = replace(receiver, transmitter=part), (error[:, channels], rows, n * dispersion)
+            recovery[:, channels] = signal[:, channels] * added_error(alike, *link)
         out[f"span_{n}" if n else "back_to_back"] = Expectation(n * spans.length, signal, *noise, recovery)
     return out
 
