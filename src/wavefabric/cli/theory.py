@@ -7,7 +7,8 @@ from typing import Annotated, Any
 from wavefabric.cli.common.options import Json, argument
 from wavefabric.cli.common.show import conclude, heading, table
 from wavefabric.optics.link.build import build_fibre
-from wavefabric.optics.link.expected import expected_of, group_expectations
+from wavefabric.optics.link.expected import channel_expectations, expected_of, group_expectations
+from wavefabric.optics.link.result import channel_cells
 from wavefabric.optics.run_file.load import load
 
 
@@ -21,11 +22,13 @@ def command(
     """
     run = load(file)
     fibre = build_fibre(run)
-    rows = group_expectations(expected_of(run, fibre), fibre)
-    conclude(as_json, {"groups": rows}, shown=_receiver_tables(run.title, rows))
+    expected = expected_of(run, fibre)
+    rows, channels = group_expectations(expected, fibre), channel_expectations(run, expected)
+    content = {"groups": rows} | ({"channels": channels} if channels else {})
+    conclude(as_json, content, shown=_receiver_tables(run.title, rows, channels))
 
 
-def _receiver_tables(title: str, rows: list[dict[str, Any]]) -> Iterator[Any]:
+def _receiver_tables(title: str, rows: list[dict[str, Any]], channels: list[dict[str, Any]]) -> Iterator[Any]:
     if title:
         yield heading(title)
     parts = "NLI", "ASE", "OSNR noise", "steps", "recovery"
@@ -37,6 +40,8 @@ def _receiver_tables(title: str, rows: list[dict[str, Any]]) -> Iterator[Any]:
             cells = ("–" if value is None else f"{value:.2f}" for value in levels)
             lines.append((str(row["group"]), str(row["modes"]), name.replace("_", " "), *cells))
     yield table(columns, lines)
+    if channels:
+        yield table(*channel_cells(channels), title="channels at the farthest receiver")
     yield "Q² in dB over modes and channels; then the signal over each part of the noise alone, in dB"
     yield "NLI: nonlinear interference of the fibre; steps: what steps above the resonance limit add"
     yield "recovery: what the receiver's carrier phase and equaliser add"

@@ -15,9 +15,12 @@ from wavefabric.optics.fibre.fibre import Fibre
 from wavefabric.optics.fibre.raman import raman_tilt, tilt_bound
 from wavefabric.optics.link.build import build_fibre, build_receiver, build_transmitter
 from wavefabric.optics.link.path import amplifier_gain, section_count
+from wavefabric.optics.link.received_signals import mean_db
+from wavefabric.optics.link.result import described_channels
 from wavefabric.optics.link.spectral_gain import overlap_of
 from wavefabric.optics.propagation.resonance import StepLimit, delay_spread, metres, step_limit
 from wavefabric.optics.run_file.load import RunFile, run_file
+from wavefabric.optics.signal.constellation import DIRECT
 from wavefabric.optics.signal.transmitter import Transmitter
 from wavefabric.optics.theory.expected import PARTS, Expectation, expected_quality
 from wavefabric.optics.theory.gaussian_noise import Options, Spans
@@ -126,6 +129,7 @@ def left_out(run: RunFile) -> str:
         "link.gain_tilt": link.gain_tilt,
         "receiver.back_propagation": receiver.back_propagation,
         "signal.waveform": run.signal.waveform,
+        "signal.modulation": set(np.atleast_1d(run.signal.modulation)) & set(DIRECT),
     }
     return next((key for key, value in present.items() if value), "")
 
@@ -181,6 +185,17 @@ def group_expectations(expected: dict[str, Expectation], fibre: Fibre) -> list[d
                 levels[f"snr_{part}_db"] = db(lit.sum() / noise) if noise > 0 else None
         rows.append({"group": int(number), "modes": int(inside.sum()), "received": received})
     return rows
+
+
+def channel_expectations(run: RunFile, expected: dict[str, Expectation]) -> list[dict[str, Any]]:
+    """Describe each channel and its expected Q² at the farthest receiver; [] if all channels are alike."""
+    last = max(expected.values(), key=lambda one: one.distance)
+    transmitter = build_transmitter(run, len(last.signal))
+    if len(transmitter.parts) == 1:
+        return []
+    names = [form.name for form in transmitter.formats]
+    signal = transmitter.grid.frequencies, transmitter.grid.symbol_rates, names, transmitter.rolloffs
+    return described_channels(signal, {"q_squared_expected_db": mean_db(last.q_squared_db.T)})
 
 
 def theory_payload(expected: dict[str, Expectation]) -> dict[str, Any]:

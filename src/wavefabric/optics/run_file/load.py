@@ -18,6 +18,7 @@ from wavefabric.base.files.input import parse_toml, read_bytes, read_text
 from wavefabric.base.files.validation_errors import one_line
 from wavefabric.base.units import SPEED_OF_LIGHT
 from wavefabric.optics.run_file import tables, values
+from wavefabric.optics.signal.constellation import DIRECT
 from wavefabric.optics.signal.recovery import check_phase
 
 #: Default wavelength of a fibre, m.
@@ -52,6 +53,17 @@ class RunFile(values.RunFileTable):
             raise InputError(f"receiver.at: span {max(self.receiver.at)} given, {limit}")
         for modulation in np.atleast_1d(self.signal.modulation):
             check_phase(self.receiver.phase, str(modulation), "receiver.phase")
+            # A photodiode loses what the inverse of a coupling or of the Kerr effect needs.
+            undone = {
+                "fibre.random_coupling": self.fibre.random_coupling,
+                "link.mix_groups": self.link.mix_groups,
+                "link.mode_dependent_gain": self.link.mode_dependent_gain,
+                "receiver.back_propagation": back,
+                'receiver.equaliser = "mimo"': self.receiver.equaliser == "mimo",
+            }
+            if modulation in DIRECT and (keys := [key for key, value in undone.items() if value]):
+                fault = f'"{modulation}" given, whose direct detection cannot undo {keys[0]}'
+                raise InputError(f"signal.modulation: {fault}; allowed: without it, or a coherent format")
         carrier = SPEED_OF_LIGHT / (self.fibre.wavelength or DESIGN_WAVELENGTH)
         # β and γ at the channels are extrapolated from the fibre's wavelength: it must not be too far.
         if abs(carrier / self.signal.centre - 1) > 0.05:

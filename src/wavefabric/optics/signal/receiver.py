@@ -15,6 +15,7 @@ from wavefabric.optics.fibre.random_coupling import ModeMixing
 from wavefabric.optics.signal import recovery
 from wavefabric.optics.signal.amplifier import osnr_noise_density
 from wavefabric.optics.signal.constellation import information_rates
+from wavefabric.optics.signal.direct import detect
 from wavefabric.optics.signal.equaliser import Equaliser, equalise, mode_sets, windows
 from wavefabric.optics.signal.transmitter import (
     LOCAL_OSCILLATOR,
@@ -76,7 +77,7 @@ class Reception:
 
 @dataclass(frozen=True)
 class Receiver:
-    """Receives every mode and channel of a `Transmitter`'s signal coherently.
+    """Receives every mode and channel of a `Transmitter`'s signal: coherently, or intensities directly.
 
     White noise is added for the OSNR ``osnr_db`` (12.5 GHz, both polarisations; None for no noise), relative
     to the nominal received power, launch power × ``power_gain``: the same noise after any distance.
@@ -97,6 +98,10 @@ class Receiver:
     delays of the modes that are equalised together. Only their mean dispersion and delay are compensated
     before. ``linewidth`` (Hz) describes the local oscillators, each common to all modes of its channel
     (`laser_phase`); their phase noise is applied before dispersion is compensated.
+
+    Of ``"ook"`` and ``"pam4"`` a photodiode behind the matched filter, an optical one, gives the power of
+    both polarisations. Only the delay of each channel is compensated. Q² is that of the worst eye, the EVM
+    its inverse, and there are no information rates (`detect`).
     """
 
     transmitter: Transmitter
@@ -121,6 +126,10 @@ class Receiver:
         vars(self).update(linewidth=check_linewidth(self.linewidth), tracked=tracked)
         for form in self.transmitter.formats:
             recovery.check_phase(self.phase, form.name)
+            if form.direct and self.equaliser is not None:
+                raise InputError(
+                    f"equaliser: given for {form.name}, which has direct detection; allowed: none"
+                )
         size = self.phase_window
         if size is not None and not (isinstance(size, int) and size > 1):
             raise InputError(f"phase_window: {quoted(size)} given, 2 or more symbols allowed")
@@ -155,6 +164,8 @@ class Receiver:
         if inverse_mixing is not None:
             instance("inverse_mixing", inverse_mixing, ModeMixing)
             inverse_mixing.check_rows(field.shape[0])
+            if self.transmitter.format.direct:
+                raise InputError("inverse_mixing: given for direct detection; allowed: None")
         beta = np.zeros((modes, 4)) if beta is None else numbers(beta, "", "beta")
         if beta.shape != (modes, 4) or not np.isfinite(beta).all():
             raise InputError(f"beta: shape {beta.shape} given, finite numbers of shape {(modes, 4)} allowed")
@@ -171,8 +182,10 @@ class Receiver:
                 pair = inverse_mixing.mode(device, field, k)
             return bands.received(device.fft(pair), mode, channels, length, beta[mode], noise[mode])
 
-        control = None
-        if self.equaliser is None:
+        control, recovered = None, None
+        if self.transmitter.format.direct:
+            detected = self._detected(device, cut, bands.matched, local, request)
+        elif self.equaliser is None:
             recovered = self._recovered(device, cut, bands.matched, local)
         else:
             sets = mode_sets(request.joint, modes, local, request.control.size if request.control else 1)
@@ -182,7 +195,12 @@ class Receiver:
             control = request.control if sets[0].start < local.start or sets[-1].stop > local.stop else None
             parts = windows(device, sets, local, grid, cut, field.nbytes, control)
             recovered = self._equalised(device, parts, bands.matched, self.equaliser)
-        measures, points = self._measured(device, recovered, modes, local, pairs, request.progress, control)
+        if recovered is None:
+            measures, points = np.zeros((6, modes, grid.channels)), detected[1]
+            measures[:, local.start : local.stop] = detected[0]
+        else:
+            kept = local, pairs, request.progress, control
+            measures, points = self._measured(device, recovered, modes, *kept)
         measures[:4, powers == 0] = np.nan
         error, wrong, mutual, gmi, delay, turns = measures[:, local.start : local.stop]
         # An error of exactly zero would give an infinite Q² and a warning: keep it finite.
@@ -258,6 +276,19 @@ class Receiver:
         if control:
             measures = control.sum(measures)
             points = {k: v for part in control.all_gather(points) for k, v in part.items() if k[0] in local}
+        return measures, points
+
+    def _detected(self, device, cut: Callable, matched, local: range, request: Reception):
+        """Detect intensities; return the values of `_measured` for this rank's modes, and its dictionary."""
+        form, channels = self.transmitter.format, self.transmitter.grid.channels
+        measures, points = np.full((6, len(local), channels), np.nan), {}
+        for k, mode in enumerate(local):
+            sent = self.transmitter.row_symbols(device, 2 * mode)
+            (error, wrong, delay), currents = detect(device, cut(mode) * matched, form, sent)
+            measures[[0, 1, 4, 5], k] = error, wrong, delay, np.zeros(channels)
+            points |= {key: currents[[key[1]] * 2].astype(complex) for key in request.keep if key[0] == mode}
+            if request.progress is not None:
+                request.progress(2 * (k + 1), 2 * len(local))
         return measures, points
 
     def _recovered(self, device, cut: Callable, matched, local: range):
@@ -357,7 +388,8 @@ class _Bands:
         around = signed[0] - grid.bins[0]
         #: Matched filter over a window, (2 symbols,).
         self.matched = xp.asarray(root_raised_cosine(around / grid.symbols, transmitter.rolloff))
-        if linewidth:
+        self._direct = transmitter.format.direct
+        if linewidth and not self._direct:
             self._phase_factor = laser_turn(device, grid, linewidth, seed, LOCAL_OSCILLATOR)
 
     def received(self, spectrum, mode: int, channels: slice, length: float, beta, density):
@@ -374,6 +406,10 @@ class _Bands:
         if length and beta.any():
             b1, b2, b3, b4 = (float(b) for b in beta)
             w = self._omega[channels]
+            if self._direct:  # only the delay of the channel's centre: its slope of the phase there
+                centre = w[:, :1]
+                b1 = b1 - centre * (b2 - centre * (b3 / 2 - centre * (b4 / 6)))
+                b2 = b3 = b4 = 0.0
             phase = w * (b1 - w * (b2 / 2 - w * (b3 / 6 - w * (b4 / 24))))  # opposite phase of 1 m of fibre
             window *= device.xp.exp(1j * length * phase)
         if density is not None:

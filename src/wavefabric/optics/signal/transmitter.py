@@ -47,7 +47,8 @@ class Transmitter:
     ``launch_power`` is the mean power of a dual-polarisation signal, W or text such as ``"-1 dBm"``, per mode
     and channel: one value, or an array or lists that broadcast to (modes, channels), e.g. (channels,),
     (modes, 1). Each polarisation carries half of it: exactly for QPSK, in expectation over the symbols for
-    the other formats. A power of 0 leaves that signal dark.
+    the other formats. Intensities (OOK, PAM-4) have it in the first polarisation. A power of 0 leaves that
+    signal dark.
 
     ``linewidth`` (Hz, or text) of the channels' lasers gives each channel phase noise, common to all modes
     (`laser_phase`) and limited to a band of twice the symbol rate; 0 for none.
@@ -115,10 +116,11 @@ class Transmitter:
 
     def labels(self, device, row: int, channel: int):
         """Return the labels sent on ``row`` and ``channel``: int32 device array, shape (symbols,)."""
-        words = device.empty((self.grid.channel_symbols[channel],), np.uint32)
+        form, count = self.formats[channel], self.grid.channel_symbols[channel]
+        words = device.empty((count << form.shaped,), np.uint32)
         stream = philox.stream(philox.SYMBOLS, row, self.grid.stream_numbers[channel])
         device.kernels(philox.TABLE).philox_uint32(words, self.seed, stream, 0)
-        return (words & (len(self.formats[channel].points) - 1)).astype(np.int32)  # the lowest bits
+        return form.labels(device.xp, words)
 
     def symbols(self, device, row: int, channel: int):
         """Return the symbols sent on ``row`` and ``channel``: complex128 device array, shape (symbols,)."""
@@ -161,7 +163,7 @@ class Transmitter:
         for k in range(rows):
             row = first_row + k
             sent = device.fft(self.row_symbols(device, row))
-            gain = xp.asarray(amplitude[row // 2])[:, None]
+            gain = xp.asarray(amplitude[row // 2] * self.format.polarisations[row % 2])[:, None]
             if phase_factor is None:
                 # Channels never share a bin (WdmGrid.check), and the bins are the same for every row.
                 spectrum[bins] = (sent[:, tiled] * (shape * gain)).astype(field.dtype)

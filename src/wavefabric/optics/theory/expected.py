@@ -234,6 +234,8 @@ def _decisions(form: Constellation, error: float) -> tuple[float, float]:
     density = np.exp(-(far**2) / 2) / math.sqrt(2 * math.pi)
     chance = np.diff(scipy.special.ndtr(far), axis=1)
     # Means of a d, e d and d² over levels a sent, noise e and decisions d for a + e.
-    kept, noise = (sent * (chance @ sent)).mean(), -sigma * (np.diff(density, axis=1) @ sent).mean()
-    square = 2 * (0.5 + sigma**2) * (chance @ sent**2).mean() - 2 * (kept + noise) ** 2
+    prior = form.probabilities
+    kept = (prior * sent * (chance @ sent)).sum()
+    noise = -sigma * (prior * (np.diff(density, axis=1) @ sent)).sum()
+    square = 2 * (0.5 + sigma**2) * (prior * (chance @ sent**2)).sum() - 2 * (kept + noise) ** 2
     return square, 2 * kept - noise / sigma**2

@@ -111,6 +111,8 @@ def nonlinear_interference(
     instance("spans", spans, Spans)
     instance("options", options, Options, NoneType)
     within(float(fibre.alpha.max() * spans.length), "", "alpha x length", 0, 1000)
+    if any(form.direct for form in transmitter.formats):
+        raise InputError("transmitter: intensities given; allowed: formats with coherent detection")
     options = options or Options()
     grid, rate = transmitter.grid, options.sample_rate
     order = np.argsort(grid.offsets)
