@@ -101,7 +101,7 @@ OOK = {"modulation": ["ook", "qpsk", "16qam"]}
             "signal.frequencies: channels 100 GHz apart overlap",
         ),
         ({"samples_per_symbol": 8}, "signal.samples_per_symbol: 8 given simulates 256 GHz, but the channels"),
-        ({"rolloff": [0.1, 1.5, 0.1]}, "signal.rolloff: 1.5 given; allowed: from 0 to 1"),
+        ({"rolloff": [0.1, 1.5, 0.1]}, "signal.rolloff: 1.5 given; allowed: up to 1"),
         ({"rolloff": [0.1, "0.1", 0.1]}, 'signal.rolloff: "0.1" given; allowed: a number'),
         ({"rolloff": [0.1, True, 0.1]}, "signal.rolloff: true given; allowed: a number"),
         ({"modulation": ["16qam", "8psk", "qpsk"]}, "signal.modulation: '8psk' given, one of qpsk, 16qam"),

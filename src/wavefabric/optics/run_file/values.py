@@ -68,10 +68,10 @@ def _counts(value: Any, keywords: tuple[str, ...]) -> Any:
 
 def _fraction(value: Any, info: pydantic.ValidationInfo) -> float:
     """Return a plain number from 0 to 1; ValueError for anything else."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise ValueError(f"{show(value)} given; allowed: a number")
-    if not 0 <= value <= 1:
-        raise ValueError(f"{show(value)} given; allowed: from 0 to 1")
+    right = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not right or not 0 <= value <= 1:
+        finite = "from 0" if right and value < 0 else "up to 1" if right and value > 1 else "a finite number"
+        raise ValueError(f"{show(value)} given; allowed: {finite if right else 'a number'}")
     return float(value)
 
 
