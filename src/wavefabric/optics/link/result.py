@@ -96,9 +96,9 @@ def payload(
         },
         "signal": {
             "attrs": {
-                "modulation": transmitter.format.name,
-                "rolloff": transmitter.rolloff,
-                "symbol_rate_Hz": grid.symbol_rate,
+                "modulation": ", ".join(dict.fromkeys(form.name for form in transmitter.formats)),
+                "rolloff": float(transmitter.rolloffs.max()),
+                "symbol_rate_Hz": grid.lowest_rate,
                 "sample_rate_Hz": grid.sample_rate,
                 "symbols": grid.symbols,
                 "samples_per_symbol": grid.samples_per_symbol,
@@ -119,6 +119,12 @@ def payload(
         },
         "solver": {"attrs": solver},
     }
+    if len(transmitter.parts) > 1:  # attributes: the lowest rate and the largest roll-off
+        out["signal"] |= {
+            "symbol_rate": Data(grid.symbol_rates, "Hz", "of each channel"),
+            "rolloffs": Data(transmitter.rolloffs, "", "roll-off of each channel"),
+            "modulations": Data([form.name for form in transmitter.formats], "", "format of each channel"),
+        }
     if warnings:
         described = "what may make the result less accurate than it seems"
         out["solver"]["warnings"] = Data(list(warnings), "", described)
@@ -130,7 +136,8 @@ def payload(
 
 def arrays_of(result: ReceiverResult) -> dict[str, np.ndarray]:
     """Return the arrays of one receiver position: a dictionary from the names of ``/received`` datasets."""
-    points = np.stack([result.points[key][:, :POINTS] for key in sorted(result.points)])
+    count = min(POINTS, *(symbols.shape[1] for symbols in result.points.values()))
+    points = np.stack([result.points[key][:, :count] for key in sorted(result.points)])
     modes = len(result.evm)
     if len(points) > modes:  # several channels of each mode
         points = points.reshape(modes, -1, *points.shape[1:])
@@ -188,3 +195,55 @@ def group_rows(result: Result) -> list[dict[str, Any]]:
             }
         rows.append({"group": int(number), "modes": int(inside.sum()), "received": received_at})
     return rows
+
+
+def channel_rows(result: Result) -> list[dict[str, Any]]:
+    """Describe each channel of a result whose channels differ, at the farthest receiver; [] if all are alike.
+
+    Q² in dB is the mean over modes, taken in linear units, and the bit error ratio the mean over modes.
+    """
+    names = received(result)
+    if not names or "signal/modulations" not in result:
+        return []
+    q = np.atleast_2d(result[f"received/{names[-1]}/q_squared_db"])
+    expected = expected_db(result, names[-1], q.shape)
+    measured = {"q_squared_mean_db": mean_db(q.T)}
+    measured |= {} if expected is None else {"q_squared_expected_db": mean_db(expected.T)}
+    measured |= {"ber_counted": np.mean(result[f"received/{names[-1]}/ber_counted"], axis=0)}
+    keys = "frequencies", "symbol_rate", "modulations", "rolloffs"
+    return described_channels([result[f"signal/{key}"] for key in keys], measured)
+
+
+def described_channels(signal: Sequence[Any], measured: dict[str, np.ndarray]) -> list[dict[str, Any]]:
+    """Return a dictionary for each channel: its number, ``signal`` and the values of ``measured``.
+
+    ``signal`` are the frequencies (Hz), symbol rates (Hz), formats and roll-offs of all channels.
+    """
+    columns = dict(zip(("frequency_Hz", "symbol_rate_Hz", "modulation", "rolloff"), signal, strict=True))
+    columns = {key: np.asarray(values).tolist() for key, values in (columns | measured).items()}
+    rows = zip(*columns.values(), strict=True)
+    return [{"channel": k, **dict(zip(columns, row, strict=True))} for k, row in enumerate(rows, start=1)]
+
+
+#: Heading of each value of `described_channels`, its unit, and the format of a number.
+_CHANNEL_COLUMNS = {
+    "channel": ("channel", 1, "d"),
+    "frequency_Hz": ("THz", 1e12, ".7g"),
+    "symbol_rate_Hz": ("GBaud", 1e9, ".6g"),
+    "modulation": ("format", 0, ""),
+    "rolloff": ("roll-off", 1, ".4g"),
+    "q_squared_mean_db": ("Q² dB", 1, ".2f"),
+    "q_squared_expected_db": ("theory", 1, ".2f"),
+    "ber_counted": ("BER counted", 1, ".2e"),
+}
+
+
+def channel_cells(rows: Sequence[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:
+    """Return the headings and the cells of a table of `described_channels`."""
+    columns = {key: column for key, column in _CHANNEL_COLUMNS.items() if rows and key in rows[0]}
+
+    def cell(value: Any, unit: float, form: str) -> str:
+        return format(value if unit in (0, 1) else value / unit, form)
+
+    cells = [[cell(row[key], *column[1:]) for key, column in columns.items()] for row in rows]
+    return [column[0] for column in columns.values()], cells
