@@ -4,10 +4,12 @@ import numpy as np
 import pytest
 
 from wavefabric.base.results import read_result
+from wavefabric.base.system.progress import Progress
 from wavefabric.optics.link.expected import channel_expectations, expected_of
 from wavefabric.optics.link.figures import plot_result
 from wavefabric.optics.link.result import channel_cells, channel_rows
 from wavefabric.optics.link.run import run_link
+from wavefabric.optics.link.step_choice import verify_step
 from wavefabric.optics.run_file.load import RunFile
 from wavefabric.report.fibre import fibre_content
 from wavefabric.runtime.exchange import solo
@@ -46,14 +48,14 @@ def test_the_result_has_what_each_channel_has(cpu, tmp_path):
     np.testing.assert_array_equal(result["signal/symbol_rate"], [64e9, 32e9, 96e9])
     assert result["received/span_2/constellation"].shape == (1, 3, 2, 256)
     rows = channel_rows(result)
-    assert [row["modulation"] for row in rows] == ["qpsk", "64qam:5.2 bit", "16qam"]
+    assert [row["format"] for row in rows] == ["qpsk", "64qam:5.2 bit", "16qam"]
     expected = 25 + 10 * np.log10(12.5e9 / np.array([64e9, 32e9, 96e9]))
-    np.testing.assert_allclose([row["q_squared_mean_db"] for row in rows], expected, atol=0.5)
+    np.testing.assert_allclose([row["Q²_dB"] for row in rows], expected, atol=0.5)
     theory = channel_expectations(run, expected_of(run))
     for row, one in zip(rows, theory, strict=True):
-        assert row["q_squared_expected_db"] == pytest.approx(one["q_squared_expected_db"], abs=1e-9)
+        assert row["theory_dB"] == pytest.approx(one["theory_dB"], abs=1e-9)
     heads, cells = channel_cells(rows)
-    assert heads == ["channel", "THz", "GBaud", "format", "roll-off", "Q² dB", "theory", "BER counted"]
+    assert heads == ["channel", "THz", "GBaud", "format", "rolloff", "Q² dB", "theory dB", "BER counted"]
     assert cells[1][:5] == ["2", "193.4", "32", "64qam:5.2 bit", "0.1"]
     content = fibre_content(result)
     assert "64qam:5.2 bit" in "".join(map(str, content.sections["Channels"]))
@@ -77,6 +79,12 @@ def test_back_propagation_undoes_the_kerr_effect_of_each_channel(cpu, tmp_path, 
     before = simulate(settings(**plain), cpu, tmp_path / "a.h5")["received/span_2/q_squared_db"]
     after = simulate(settings(**plain | inverse), cpu, tmp_path / "b.h5")["received/span_2/q_squared_db"]
     assert (after - before).min() > (40 if of == "band" else 1)
+
+
+def test_a_step_is_chosen_from_a_window_that_all_channels_fill(cpu):
+    """Of 32, 33.6 and 96 GBaud only multiples of 20 symbols: 1020 of 2000, not 1024."""
+    rates = {"symbol_rate": [32e9, 33.6e9, 96e9], "symbols": 2000}
+    assert verify_step(settings(signal=rates), solo(cpu), Progress()).symbols == 1020
 
 
 def test_intensities_beside_coherent_channels(cpu, tmp_path):

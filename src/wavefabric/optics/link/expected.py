@@ -238,7 +238,7 @@ def channel_expectations(run: RunFile, expected: dict[str, Expectation]) -> list
         return []
     names = [form.name for form in transmitter.formats]
     signal = transmitter.grid.frequencies, transmitter.grid.symbol_rates, names, transmitter.rolloffs
-    return described_channels(signal, {"q_squared_expected_db": mean_db(last.q_squared_db.T)})
+    return described_channels(signal, {"theory_dB": mean_db(last.q_squared_db.T)})
 
 
 def theory_payload(expected: dict[str, Expectation]) -> dict[str, Any]:

@@ -207,43 +207,30 @@ def channel_rows(result: Result) -> list[dict[str, Any]]:
         return []
     q = np.atleast_2d(result[f"received/{names[-1]}/q_squared_db"])
     expected = expected_db(result, names[-1], q.shape)
-    measured = {"q_squared_mean_db": mean_db(q.T)}
-    measured |= {} if expected is None else {"q_squared_expected_db": mean_db(expected.T)}
-    measured |= {"ber_counted": np.mean(result[f"received/{names[-1]}/ber_counted"], axis=0)}
+    measured = {"Q²_dB": mean_db(q.T)} | ({} if expected is None else {"theory_dB": mean_db(expected.T)})
+    measured["BER_counted"] = np.mean(result[f"received/{names[-1]}/ber_counted"], axis=0)
     keys = "frequencies", "symbol_rate", "modulations", "rolloffs"
     return described_channels([result[f"signal/{key}"] for key in keys], measured)
 
 
 def described_channels(signal: Sequence[Any], measured: dict[str, np.ndarray]) -> list[dict[str, Any]]:
-    """Return a dictionary for each channel: its number, ``signal`` and the values of ``measured``.
+    """Return a dictionary for each channel: its number, its ``signal`` and the values of ``measured``.
 
     ``signal`` are the frequencies (Hz), symbol rates (Hz), formats and roll-offs of all channels.
     """
-    columns = dict(zip(("frequency_Hz", "symbol_rate_Hz", "modulation", "rolloff"), signal, strict=True))
-    columns = {key: np.asarray(values).tolist() for key, values in (columns | measured).items()}
-    rows = zip(*columns.values(), strict=True)
-    return [{"channel": k, **dict(zip(columns, row, strict=True))} for k, row in enumerate(rows, start=1)]
-
-
-#: Heading of each value of `described_channels`, its unit, and the format of a number.
-_CHANNEL_COLUMNS = {
-    "channel": ("channel", 1, "d"),
-    "frequency_Hz": ("THz", 1e12, ".7g"),
-    "symbol_rate_Hz": ("GBaud", 1e9, ".6g"),
-    "modulation": ("format", 0, ""),
-    "rolloff": ("roll-off", 1, ".4g"),
-    "q_squared_mean_db": ("Q² dB", 1, ".2f"),
-    "q_squared_expected_db": ("theory", 1, ".2f"),
-    "ber_counted": ("BER counted", 1, ".2e"),
-}
+    frequencies, rates, formats, rolloffs = signal
+    about = {"channel": np.arange(len(formats)) + 1, "THz": np.asarray(frequencies) / 1e12}
+    about |= {"GBaud": np.asarray(rates) / 1e9, "format": formats, "rolloff": rolloffs} | measured
+    columns = (np.asarray(values).tolist() for values in about.values())
+    return [dict(zip(about, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
 def channel_cells(rows: Sequence[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:
     """Return the headings and the cells of a table of `described_channels`."""
-    columns = {key: column for key, column in _CHANNEL_COLUMNS.items() if rows and key in rows[0]}
 
-    def cell(value: Any, unit: float, form: str) -> str:
-        return format(value if unit in (0, 1) else value / unit, form)
+    def cell(key: str, value: Any) -> str:
+        digits = 7 if key in ("channel", "THz", "GBaud") else 4
+        return value if isinstance(value, str) else f"{value:.{digits}g}"
 
-    cells = [[cell(row[key], *column[1:]) for key, column in columns.items()] for row in rows]
-    return [column[0] for column in columns.values()], cells
+    heads = [key.replace("_", " ") for key in rows[0]]
+    return heads, [[cell(key, value) for key, value in row.items()] for row in rows]

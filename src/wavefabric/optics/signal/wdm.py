@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -80,22 +81,19 @@ class WdmGrid:
         if not channels or not all(math.isfinite(f) and f > 0 for f in channels):
             lowest = min(channels, default="none")
             raise InputError(f"frequencies: {lowest} given; allowed: positive frequencies, in Hz")
-        each = self.symbol_rate, len(channels), lambda rate: positive(rate, "Hz", "symbol_rate")
-        rates = one_or_each("symbol_rate", *each)
+        check = partial(positive, unit="Hz", key="symbol_rate")
+        rates = one_or_each("symbol_rate", self.symbol_rate, len(channels), check)
         rate = float(np.min(rates))
         centre = None if self.centre is None else positive(self.centre, "Hz", "centre")
         middle = 0.5 * (min(channels) + max(channels)) if centre is None else centre
         whole("samples_per_symbol", self.samples_per_symbol, 2)
         whole("symbols", self.symbols, 2)
         values = {"frequencies": channels, "symbol_rate": rates, "channels": len(channels)}
-        values |= {
-            "centre": centre,
-            "centre_frequency": middle,
-            "stream_numbers": tuple(range(len(channels))),
-        }
+        values |= {"centre": centre, "centre_frequency": middle, "lowest_rate": rate}
+        values |= {"stream_numbers": tuple(range(len(channels)))}
         values |= {"sample_rate": rate * self.samples_per_symbol, "resolution": rate / self.symbols}
         values |= {"samples": self.symbols * self.samples_per_symbol, "duration": self.symbols / rate}
-        vars(self).update(values, lowest_rate=rate)
+        vars(self).update(values)
         self._check_window()
 
     def _check_window(self) -> None:
