@@ -56,13 +56,11 @@ def test_the_light_of_a_run_along_its_fibre(command, tmp_path, run_text):
         assert line in err
     (tmp_path / "run-3km.h5").unlink()
     (tmp_path / "run-8km.h5").unlink()
-    assert (
-        "--movie: 1 snapshots beside run.h5; allowed: two or more"
-        in command("plot", "run.h5", "--movie", "power")[2]
-    )
+    line = "--movie: 1 snapshots of 1 runs beside run.h5; allowed: two or more of one run"
+    assert line in command("plot", "run.h5", "--movie", "power")[2]
     (tmp_path / "run.toml").write_text(
         text.replace("seed = 1", "seed = 2") + snapshots.replace('"1 km", ', "")
     )
     assert command("run", "run.toml", "-q", "--force")[0] == 0
-    line = "--movie: snapshots of 2 runs beside run.h5; allowed: those of one run"
+    line = "--movie: 3 snapshots of 2 runs beside run.h5"
     assert line in command("plot", "run.h5", "--movie", "power")[2]

@@ -28,15 +28,15 @@ def test_a_gaussian_pulse_broadens_and_its_spectrum_stays(cpu):
     z = np.linspace(0, 2, 5) * DISPERSION_LENGTH
     fields = fields_of(cpu, 0.3 * np.exp(-(T**2) / (2 * T0**2)), 0.0, z)
     movie = PulseMovie(fields, z, "2 THz")
-    assert movie.labels == ("time (ps)", "power (W)")
+    assert movie.labels == ["time (ps)", "power (W)"]
     broader = np.sqrt(1 + (z / DISPERSION_LENGTH) ** 2)
     np.testing.assert_allclose(movie.curves.max(axis=1), 0.09 / broader, rtol=1e-6)
-    np.testing.assert_allclose(rms(movie.grid, movie.curves), 10 * broader / np.sqrt(2), rtol=0.02)
+    np.testing.assert_allclose(rms(movie.x, movie.curves), 10 * broader / np.sqrt(2), rtol=0.02)
     # The axis ends where the power of the broadest pulse is 1/1000 of the highest.
     end = 10 * broader[-1] * np.sqrt(np.log(1e3 / broader[-1]))
-    assert movie.grid[-1] == pytest.approx(end, abs=1.0)
+    assert movie.x[-1] == pytest.approx(end, abs=1.0)
     spectrum = PulseMovie(fields, z, "2 THz", "spectrum", mode=1)
-    width = rms(spectrum.grid, 10 ** (spectrum.curves / 10))
+    width = rms(spectrum.x, 10 ** (spectrum.curves / 10))
     np.testing.assert_allclose(width, 1 / (2 * np.pi * 10 * np.sqrt(2)), rtol=0.01)
     assert spectrum.curves.max(axis=1) == pytest.approx(0, abs=1e-9)
 
@@ -56,19 +56,9 @@ def test_a_line_of_the_spectrum_is_at_its_optical_frequency():
     rows[1], rows[2] = np.exp(-2j * np.pi * 50e9 * t), np.exp(2j * np.pi * 80e9 * t)
     for mode, line in ((1, 0.05), (2, -0.08)):
         movie = PulseMovie([rows], [0], 1e12, "spectrum", mode)
-        assert movie.grid[movie.curves[0].argmax()] == pytest.approx(line, abs=1e-12)
+        assert movie.x[movie.curves[0].argmax()] == pytest.approx(line, abs=1e-12)
     both = PulseMovie([rows], [0], 1e12, "spectrum")
     assert (both.curves[0] > -1).sum() == 2
-
-
-def test_long_fields_keep_their_peaks():
-    rows = np.zeros((2, 100_003))
-    rows[0, 77_777] = 3.0
-    rows[0, ::1000] = 1.0
-    movie = PulseMovie([rows], "1 m", 1e12)
-    assert movie.curves.shape[1] < 4097
-    assert movie.curves.max() == 9
-    assert movie.grid[movie.curves[0].argmax()] == pytest.approx(77_777 - 50_001, abs=25)
 
 
 def test_a_gif_has_a_frame_for_each_position(cpu, tmp_path, monkeypatch):
@@ -92,10 +82,10 @@ LIGHT = np.ones((2, 8))
 @pytest.mark.parametrize(
     ("inputs", "line"),
     [
-        (([LIGHT], [0, 1], 1e12), r"positions: shape \(2,\) given for 1 fields; allowed: one for each field"),
-        (([], [], 1e12), "fields: 0 different lengths; allowed: one number of samples"),
-        (([LIGHT, np.ones((2, 9))], [0, 1], 1e12), "fields: 2 different lengths"),
-        (([np.ones(8)], [0], 1e12), r"fields: shape \(8,\) given; allowed: \(2 modes, N\)"),
+        (([LIGHT], [0, 1], 1e12), "fields: 1 given, of 1 lengths, for 2 positions; allowed: one for"),
+        (([], [], 1e12), "fields: 0 given, of 0 lengths, for 0 positions"),
+        (([LIGHT, np.ones((2, 9))], [0, 1], 1e12), "fields: 2 given, of 2 lengths, for 2 positions"),
+        (([np.ones(8)], [0], 1e12), r"fields: shape \(8,\) given; allowed: \(2M, N\), two rows per mode"),
         (([0 * LIGHT], [0], 1e12), "fields: the largest power is 0 W; allowed: light"),
         (([LIGHT * np.nan], [0], 1e12), "fields: the largest power is nan W"),
         (([LIGHT], [0], "1 m"), 'sample_rate: "1 m" has the unit "m"'),

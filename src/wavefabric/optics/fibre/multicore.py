@@ -96,16 +96,14 @@ class Multicore:
         that is 0 for equal w. For step-index cores this is the published closed form.
         """
         special, b, core = scipy.special, self.radii[p], self._cores[p]
-        ring = {each: int(np.argmax(self._cores[each].r > self.radii[each])) for each in (p, q)}
-        # Outside its profile a mode is R(r) = tail K0(w r).
-        modes_at = {
-            each: (self._cores[each].r[i], self._cores[each].radial[0, i]) for each, i in ring.items()
-        }
-        tail = {each: field / special.k0(w[each] * r) for each, (r, field) in modes_at.items()}
+        tails = []  # beyond its profile a mode is R(r) = tail K0(w r)
+        for k in (p, q):
+            ring = int(np.argmax(self._cores[k].r > self.radii[k]))
+            tails.append(self._cores[k].radial[0, ring] / special.k0(w[k] * self._cores[k].r[ring]))
         edge = w[p] * special.k1(w[p] * b) * special.i0(w[q] * b)
         edge += w[q] * special.k0(w[p] * b) * special.i1(w[q] * b)
-        rest = (core.ring * core.radial[0] * special.i0(w[q] * core.r))[: ring[p]].sum()
-        return tail[q] * (tail[p] * b * edge + (w[p] ** 2 - w[q] ** 2) * rest)
+        rest = (core.ring * core.radial[0] * special.i0(w[q] * core.r))[core.r < b].sum()
+        return tails[1] * (tails[0] * b * edge + (w[p] ** 2 - w[q] ** 2) * rest)
 
     def transfer(self, length: float | str) -> np.ndarray:
         """Return the amplitudes in the cores (rows) after ``length`` (m) for unit light in each (columns).
@@ -160,8 +158,8 @@ class Multicore:
         """
         choice("coupling", coupling, ("supermodes", "strong", "cores"))
         count, half = len(self.profiles), modes.HALF_SPANS[0]
-        omega = 2 * math.pi * SPEED_OF_LIGHT / self.wavelength + half * modes.CHEBYSHEV
-        waves = (2 * math.pi * SPEED_OF_LIGHT / omega).tolist()
+        hertz = SPEED_OF_LIGHT / self.wavelength + half / (2 * math.pi) * modes.CHEBYSHEV
+        waves = (SPEED_OF_LIGHT / hertz).tolist()
         points = [Multicore(self.positions, self.profiles, wave, max(waves)) for wave in waves]
         apart, single = coupling == "supermodes", coupling == "cores"
         beta = np.stack([self._in_order(each) if apart else each.core_beta for each in points])
@@ -175,16 +173,12 @@ class Multicore:
         area, strong = 1 / float(f[0, 0]), coupling == "strong"
         gamma = gamma_of(area, self.wavelength, number(n2, "m^2/W", "n2"))
         kappa = kappa_strong_groups(f, groups, area) if strong else kappa_weak(f, area)
-        labels = [f"{'core ' if single else 'SM'}{k + 1}" for k in range(count)]
-        about: Any = {
-            "a_eff": 1 / np.diagonal(f),
-            "wavelength": self.wavelength,
-            "name": name,
-            "labels": labels,
-        }
+        about: Any = {"labels": [f"{'core ' if single else 'SM'}{k + 1}" for k in range(count)], "name": name}
+        about |= {"groups": groups, "a_eff": 1 / np.diagonal(f), "wavelength": self.wavelength}
         moving = taylor[:, 1:] - taylor[0, 1] * np.array([1, 0, 0, 0])
-        alpha = numbers(attenuation, "1/m", "attenuation")
-        return Fibre.from_coefficients(moving, kappa, gamma, alpha, groups=groups, **about)
+        return Fibre.from_coefficients(
+            moving, kappa, gamma, numbers(attenuation, "1/m", "attenuation"), **about
+        )
 
     def _in_order(self, other: Multicore) -> Array:
         """Return β of the supermodes at another frequency in the order of those of this object."""
@@ -202,21 +196,15 @@ def multicore(
     wavelength: Any = 1550e-9,
     **options: Any,
 ) -> Fibre:
-    """Create the fibre of step-index cores at ``positions`` (N, 2), the centres' x and y in m, or text.
+    """Create the fibre of alike step-index cores at ``positions`` (N, 2), the centres' x and y in m, or text.
 
     >>> fibre = multicore([["-10 um", "0 um"], ["10 um", "0 um"]], "8 um", 0.12)
 
-    ``core_diameter`` (m, or text) and ``numerical_aperture``, at ``wavelength``, are one value or one for
-    each core. ``options`` are those of `Multicore.fibre`. `Multicore` takes cores of any `Profile`.
+    ``options`` are those of `Multicore.fibre`. For unlike cores, or other profiles, use `Multicore`.
     """
-    each = [per_axis(value, 1) for value in (core_diameter, numerical_aperture)]
-    count = max(map(len, each))
-    right = all(len(values) in (1, count) for values in each)
-    actual = f"{len(each[0])} given with numerical_aperture of {len(each[1])} cores"
-    ensure(right, "core_diameter", actual, "one, or one for each core")
-    cores = zip(*(values * (count // len(values)) for values in each), strict=True)
-    profiles = [IndexProfile(a, b, math.inf, design_wavelength=wavelength) for a, b in cores]
-    return Multicore(positions, profiles if count > 1 else profiles[0], wavelength).fibre(**options)
+    aperture = within(numerical_aperture, "", "numerical_aperture", 1e-4, 1)
+    profile = IndexProfile(core_diameter, aperture, math.inf, design_wavelength=wavelength)
+    return Multicore(positions, profile, wavelength).fibre(**options)
 
 
 def _from_first_core(vectors: Array) -> Array:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from wavefabric.base.arguments import field_array, numbers, positive, whole
-from wavefabric.base.errors import choice, ensure
+from wavefabric.base.errors import choice, ensure, require
 from wavefabric.base.files.hdf5 import reading
 from wavefabric.base.results import read_result
 from wavefabric.base.results.figure_style import BLUE, new_axes, style
@@ -43,10 +43,11 @@ class PulseMovie:
         #: Positions of the frames, m.
         self.positions, self.mode = np.atleast_1d(numbers(positions, "m", "positions")), mode
         rate = positive(sample_rate, "Hz", "sample_rate")
+        require(np.iterable(fields), "fields", fields, "arrays (2M, N), one for each position")
         powers = [_power(np.asarray(field_array(field)), quantity, mode) for field in fields]
-        shapes = {power.shape for power in powers} | {self.positions.shape[1:]}
-        actual = f"{len(powers)} given, of {len(shapes) - 1} lengths, for {self.positions.size} positions"
-        right = len(shapes) == 2 and len(powers) == self.positions.size
+        lengths = {power.size for power in powers}
+        actual = f"{len(powers)} given, of {len(lengths)} lengths, for {self.positions.size} positions"
+        right = len(lengths) == 1 and self.positions.shape == (len(powers),)
         ensure(right, "fields", actual, "one for each position, all of one length")
         power, samples = np.stack(powers), powers[0].size
         top = float(power.max())

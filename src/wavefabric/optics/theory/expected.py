@@ -120,7 +120,7 @@ def expected_quality(
     stepped = nli if options == exact else {0: zero} | interference_after(*link, some)
     rows = 2 * np.repeat(sizes, sizes)[:, None]
     positions, distances = [0, *numbers], {}
-    levels = {n: np.zeros((6, *powers.shape)) for n in positions}
+    levels: dict[int, Any] = {n: np.zeros((6, *powers.shape)) for n in positions}
     numerical = {n: _filled(grid.offsets, stepped[n] - nli[n]) for n in positions}
     for channels, part in transmitter.parts:
         alike, sent = replace(receiver, transmitter=part), powers[:, channels]
@@ -140,9 +140,8 @@ def expected_quality(
                 recovery = recovery + sent * gain * budget.smeared
             levels[n][:, :, channels] = signal, *noise, recovery
             distances[n] = budget.distance
-    return {
-        f"span_{n}" if n else "back_to_back": Expectation(distances[n], *list(levels[n])) for n in positions
-    }
+    named = [(f"span_{n}" if n else "back_to_back", n) for n in positions]
+    return {name: Expectation(distances[n], *list(levels[n])) for name, n in named}
 
 
 @dataclass(frozen=True, eq=False)
