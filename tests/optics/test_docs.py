@@ -26,13 +26,13 @@ def test_a_fibre_from_its_coefficients():
     np.testing.assert_allclose(names["fibre"].beta[1, :2], [8e-15, -22.4e-27])
 
 
-<<<<<<< HEAD
 def test_one_mode_by_d_and_slope():
     names = {}
     exec(example("fibre.md", "One mode: D, slope, tables, A_eff"), names)
     np.testing.assert_allclose(names["data_sheet"].beta[0, 1:3], [-21.6826e-27, 0.126783e-39], rtol=1e-5)
     np.testing.assert_allclose(names["any_order"].beta[0, 3:], [-4e-55, 1e-69])
-=======
+
+
 def test_fields_along_a_fibre(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names = {}
@@ -52,7 +52,6 @@ def test_a_multicore_fibre(tmp_path, monkeypatch):
     assert names["fibre"].labels == ("SM1", "SM2", "SM3")
     assert names["uncoupled"].labels == ("core 1", "core 2", "core 3")
     assert (tmp_path / "supermodes.png").exists()
->>>>>>> h-along
 
 
 def test_powers_under_raman_scattering():
