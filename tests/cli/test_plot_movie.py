@@ -27,3 +27,40 @@ def test_the_command(command, tmp_path):
         code, _, err = command("plot", "ours.h5", *words)
         assert code == 2
         assert line in err
+
+
+def test_the_light_of_a_run_along_its_fibre(command, tmp_path, run_text):
+    text = (
+        run_text.replace("80 km", "4 km").replace("channels = 3", "channels = 1").replace("\nspacing", "\n#")
+    )
+    snapshots = '[output]\nfigures = false\npower_every = "1 km"\nsnapshots = ["1 km", "3 km", "8 km"]\n'
+    (tmp_path / "run.toml").write_text(text + snapshots)
+    assert command("run", "run.toml", "-q")[0] == 0
+    code, said, err = command("plot", "run.h5", "--movie", "power", "--mode", "2")
+    assert (code, err) == (0, "")
+    assert "wrote run-power.gif" in said
+    with Image.open(tmp_path / "run-power.gif") as image:
+        assert image.n_frames == 3
+    assert command("plot", "run.h5", "--movie", "spectrum", "-o", "s.gif")[0] == 0
+    assert (tmp_path / "s.gif").stat().st_size > 10_000
+    for words, line in (
+        (("--movie", "power"), "--output: run-power.gif exists"),
+        (("--movie", "p"), '--movie: "p" given; allowed: power, spectrum'),
+        (("--movie", "power", "--mode", "9"), "mode: 9; allowed: whole numbers from 1 to 3"),
+        (("--movie", "power", "--every", "2"), "--every: 2 given with --movie of a fibre; allowed: without"),
+        (("--movie", "power", "--format", "svg"), "--format: svg given with --movie of a fibre"),
+        (("--movie", "power", "--quantity", "p"), "--quantity: p given with a result of a fibre"),
+    ):
+        code, _, err = command("plot", "run.h5", *words)
+        assert (code, err.count("\n")) == (2, 1)
+        assert line in err
+    (tmp_path / "run-3km.h5").unlink()
+    (tmp_path / "run-8km.h5").unlink()
+    line = "--movie: 1 snapshots of 1 runs beside run.h5; allowed: two or more of one run"
+    assert line in command("plot", "run.h5", "--movie", "power")[2]
+    (tmp_path / "run.toml").write_text(
+        text.replace("seed = 1", "seed = 2") + snapshots.replace('"1 km", ', "")
+    )
+    assert command("run", "run.toml", "-q", "--force")[0] == 0
+    line = "--movie: 3 snapshots of 2 runs beside run.h5"
+    assert line in command("plot", "run.h5", "--movie", "power")[2]

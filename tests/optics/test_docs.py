@@ -33,6 +33,27 @@ def test_one_mode_by_d_and_slope():
     np.testing.assert_allclose(names["any_order"].beta[0, 3:], [-4e-55, 1e-69])
 
 
+def test_fields_along_a_fibre(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names = {}
+    exec(example("fibre.md", "Fields along the fibre"), names)
+    peaks = (abs(names["fields"]) ** 2).max(axis=(1, 2))
+    np.testing.assert_allclose(peaks[[20, 40]], np.array([4, 1]) * 0.7845**2, rtol=3e-3)
+    assert (tmp_path / "soliton.gif").stat().st_size > 50_000
+
+
+def test_a_multicore_fibre(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names = {}
+    exec(example("fibre.md", "Multicore fibres"), names)
+    np.testing.assert_allclose(names["shifts"] / names["kappa"], [2, -1, -1], rtol=2e-2)
+    np.testing.assert_allclose((abs(names["amplitudes"]) ** 2).sum(), 1)
+    np.testing.assert_allclose(names["kappa"], 150, atol=1)
+    assert names["fibre"].labels == ("SM1", "SM2", "SM3")
+    assert names["uncoupled"].labels == ("core 1", "core 2", "core 3")
+    assert (tmp_path / "supermodes.png").exists()
+
+
 def test_powers_under_raman_scattering():
     names = {}
     exec(example("fibre.md", "Stimulated Raman scattering"), names)

@@ -73,6 +73,20 @@ CALLS = {
     "single_mode": (optics.single_mode, {"beta2": -2e-26, "gamma": 1e-3, "alpha": 5e-5}),
     "coupled_group": (partial(optics.coupled_group, beta2=-2e-26), {"modes": 2, "kappa": 0.9}),
     "fibre_from_profile": (optics.fibre_from_profile, {"profile": PROFILE, "wavelength": 1.55e-6}),
+    "multicore": (
+        partial(optics.multicore, [[0, 0], [2e-5, 0]]),
+        {"core_diameter": 8e-6, "numerical_aperture": 0.12, "wavelength": 1.55e-6, "attenuation": 5e-5},
+    ),
+    "Multicore": (
+        optics.Multicore,
+        {"positions": [[0, 0], [2e-5, 0]], "profiles": PROFILE, "wavelength": 1.55e-6},
+    ),
+    "Multicore.transfer": (optics.Multicore([[0, 0], [2e-5, 0]], PROFILE).transfer, {"length": 1.0}),
+    "PulseMovie": (
+        optics.PulseMovie,
+        {"fields": [FIELD], "positions": [0.0], "sample_rate": 1e12, "quantity": "power", "mode": 1},
+    ),
+    "fields along": (partial(optics.propagate, **LAUNCH, step=50.0, device="cpu"), {"at": [50.0]}),
     "at_frequency": (optics.at_frequency, {"fibre": FIBRE, "frequency": 193e12}),
     "Spans": (optics.Spans, {"length": 8e4, "count": 2, "gain": 1.0}),
     "Equaliser": (optics.Equaliser, {"taps": 16, "training": 64, "memory": 8}),

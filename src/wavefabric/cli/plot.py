@@ -14,6 +14,7 @@ from wavefabric.base.units import quantity as quantity_of
 from wavefabric.cli.common.options import argument, changed, option, options, refuse
 from wavefabric.cli.common.show import print_written
 from wavefabric.optics.link.figures import plot_result
+from wavefabric.optics.link.movie import PulseMovie
 from wavefabric.optics.sweeps.figures import SweepFigure, plot_sweep
 from wavefabric.optics.sweeps.result import read_sweep
 
@@ -35,7 +36,7 @@ class PlotOptions:
     )
     over: str | None = option("Sweep: an axis, or distance. [default: the first axis]")
     mode: int | None = option(
-        "Sweep: a spatial mode, from 1. [default: the mean of all] Run: its constellation."
+        "Sweep: a spatial mode, from 1. [default: the mean of all] Run: its constellation, or movie."
     )
     channel: int | None = option(
         "Sweep: a channel, from 1. [default: the mean of all] Run: its constellation."
@@ -43,10 +44,15 @@ class PlotOptions:
     slice: list[str] | None = option(
         "Ultrasound in 3-D: cut at e.g. z=5mm; may be repeated. [default: at the largest value]"
     )
-    movie: str | None = option("Ultrasound: a movie of this time series, e.g. p, recorded in a plane.")
+    movie: str | None = option(
+        "Ultrasound: a movie of this time series, e.g. p, recorded in a plane. Run: power or spectrum along "
+        "the fibre, from its snapshots."
+    )
     fps: int | None = option("Movie: frames per second. [default: 20]")
     every: int | None = option("Movie: time steps from frame to frame. [default: at most 200 frames]")
-    force: bool = option("Ultrasound: replace figures that are there (a fibre's always are).", default=False)
+    force: bool = option(
+        "Movies, ultrasound: replace files that are there (a fibre's figures always are).", default=False
+    )
 
 
 def command(options: PlotOptions) -> None:
@@ -72,8 +78,11 @@ def command(options: PlotOptions) -> None:
             return
         refuse(changed(options, "over"), "with a result of one run", "with that of a sweep")
         inputs = {name: values[0] for name, values in changed(options, "quantity", "slice").items() if values}
-        inputs |= changed(options, "movie")
+        inputs |= changed(options, "movie") if swept else {}
         refuse(inputs, "with a result of a fibre", "with results of ultrasound")
+        if options.movie is not None:
+            _pulse(options)
+            return
         signal = changed(options, "mode", "channel")
         print_written(plot_result(options.file, options.output, options.format or "png", **signal))
 
@@ -90,11 +99,23 @@ def _sweep(options: PlotOptions) -> list[Path]:
 def _movie(recorded: RecordedFile, options: PlotOptions) -> None:
     refuse(changed(options, "quantity", "slice", "format"), "with --movie", "without")
     movie = Movie(recorded, options.movie or "", options.every)
-    name = f"{recorded.path.stem}-{movie.item.name.replace('/', '-')}.gif"
-    output = options.output or recorded.path.parent
-    target = output / name if output.is_dir() or not output.suffix else output
-    target = check_output(target, options.force, "--output", inputs=[recorded.path])
+    target = _movie_target(options, movie.item.name.replace("/", "-"))
     print_written([draw_movie(movie, target, 20 if options.fps is None else options.fps, terminal_bar())])
+
+
+def _pulse(options: PlotOptions) -> None:
+    refuse(changed(options, "format", "every", "channel"), "with --movie of a fibre", "without")
+    movie = PulseMovie.of_snapshots(options.file, options.movie or "", options.mode)
+    target = _movie_target(options, options.movie or "")
+    print_written([movie.draw(target, 20 if options.fps is None else options.fps, terminal_bar())])
+
+
+def _movie_target(options: PlotOptions, quantity: str) -> Path:
+    """Return the path of a movie of ``quantity``: --output, or a name beside the result file."""
+    output = options.output or options.file.parent
+    inside = output.is_dir() or not output.suffix
+    target = output / f"{options.file.stem}-{quantity}.gif" if inside else output
+    return check_output(target, options.force, "--output", inputs=[options.file])
 
 
 def _ultrasound(recorded: RecordedFile, options: PlotOptions) -> None:

@@ -13,12 +13,13 @@ from wavefabric.base.results import read_result
 from wavefabric.cli.common.options import changed
 from wavefabric.cli.common.progress import running
 from wavefabric.cli.common.show import conclude, console, heading
+from wavefabric.cli.common.show import table as plain_table
 from wavefabric.cli.run_options import RunOptions, RunRankOptions
 from wavefabric.collectives import direct_all_gather
 from wavefabric.optics.link.build import check_start, result_writer
 from wavefabric.optics.link.expected import left_out
 from wavefabric.optics.link.figures import plot_result
-from wavefabric.optics.link.result import group_rows
+from wavefabric.optics.link.result import channel_cells, channel_rows, group_rows
 from wavefabric.optics.link.run import run_link
 from wavefabric.optics.link.step_choice import StepCheck, choose_step, verify_step
 from wavefabric.optics.propagation.resonance import metres
@@ -57,7 +58,7 @@ def _conclude(path: Path, settings: RunFile, check: StepCheck | None, options: R
     """Draw the figures of a result and print its table."""
     figures = plot_result(path) if settings.output.figures else []
     result = read_result(path)
-    rows = group_rows(result)
+    rows, channels = group_rows(result), channel_rows(result)
     solver = result.attrs("solver") if "solver" in result.groups() else {}
     content = {
         "output": path,
@@ -67,11 +68,13 @@ def _conclude(path: Path, settings: RunFile, check: StepCheck | None, options: R
         "step_change_db": check.change_db if check else None,
         "groups": rows,
     }
+    content |= {"channels": channels} if channels else {}
+    differing = [plain_table(*channel_cells(channels))] if channels else []
     lines = [f"wrote {each}" for each in (path, *figures)] + ([check.text] if check else [])
     if settings.output.theory and (key := left_out(settings)):
         lines.append(f"no theory beside it: it does not hold {key}")
     if options.as_json or not options.quiet:
-        conclude(options.as_json, content, shown=chain(show(rows, solver, settings.title), lines))
+        conclude(options.as_json, content, shown=chain(show(rows, solver, settings.title), differing, lines))
 
 
 def show(rows: list[dict[str, Any]], solver: dict[str, Any], title: str) -> Iterator[Any]:

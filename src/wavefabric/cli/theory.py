@@ -8,7 +8,13 @@ from typing import Annotated, Any
 from wavefabric.cli.common.options import Json, argument, option
 from wavefabric.cli.common.show import conclude, heading, table
 from wavefabric.optics.link.build import build_fibres
-from wavefabric.optics.link.expected import expected_elements, expected_of, group_expectations
+from wavefabric.optics.link.expected import (
+    channel_expectations,
+    expected_elements,
+    expected_of,
+    group_expectations,
+)
+from wavefabric.optics.link.result import channel_cells
 from wavefabric.optics.link.transfer import ModalFigures, modal_figures
 from wavefabric.optics.run_file.load import load
 
@@ -29,11 +35,15 @@ def command(
     run = load(file)
     fibres = build_fibres(run)
     listed = {"elements": expected_elements(run, fibres)} if elements else {}
-    rows = group_expectations(expected_of(run, fibres), fibres["fibre"])
+    expected = expected_of(run, fibres)
+    rows, channels = group_expectations(expected, fibres["fibre"]), channel_expectations(run, expected)
     figures = modal_figures(run, fibres=fibres) if delays else None
-    tables = chain(_receiver_tables(run.title, rows), _element_table(**listed), _delay_table(figures))
+    tables = chain(
+        _receiver_tables(run.title, rows, channels), _element_table(**listed), _delay_table(figures)
+    )
     modal = {} if figures is None else {"modal": figures.arrays()}
-    conclude(as_json, {"groups": rows} | listed | modal, shown=tables)
+    content = {"groups": rows} | ({"channels": channels} if channels else {}) | listed | modal
+    conclude(as_json, content, shown=tables)
 
 
 def _delay_table(figures: ModalFigures | None) -> Iterator[Any]:
@@ -66,7 +76,7 @@ def _element_table(elements: list[dict[str, Any]] | None = None) -> Iterator[Any
     yield "then of the worst signal in dB: OSNR, and GSNR with interference, in 12.5 GHz; signal over NLI"
 
 
-def _receiver_tables(title: str, rows: list[dict[str, Any]]) -> Iterator[Any]:
+def _receiver_tables(title: str, rows: list[dict[str, Any]], channels: list[dict[str, Any]]) -> Iterator[Any]:
     if title:
         yield heading(title)
     parts = "NLI", "ASE", "OSNR noise", "steps", "recovery"
@@ -78,6 +88,8 @@ def _receiver_tables(title: str, rows: list[dict[str, Any]]) -> Iterator[Any]:
             cells = ("–" if value is None else f"{value:.2f}" for value in levels)
             lines.append((str(row["group"]), str(row["modes"]), name.replace("_", " "), *cells))
     yield table(columns, lines)
+    if channels:
+        yield table(*channel_cells(channels), title="channels at the farthest receiver")
     yield "Q² in dB over modes and channels; then the signal over each part of the noise alone, in dB"
     yield "NLI: nonlinear interference of the fibre; steps: what steps above the resonance limit add"
     yield "recovery: what the receiver's carrier phase and equaliser add"

@@ -13,6 +13,7 @@ __getattr__, __dir__ = lazy(
     {
         "fibre.fibre": ("Fibre", "at_frequency"),
         "fibre.profile": ("IndexProfile", "TableProfile", "Trench"),
+        "fibre.multicore": ("Multicore", "multicore"),
         "fibre.presets": ("coupled_group", "graded_index_62_5", "single_mode", "standard_fibre"),
         "fibre.sources": ("fibre_from_csv", "fibre_from_profile"),
         "fibre.raman": ("power_evolution", "raman_evolution", "raman_tilt"),
@@ -28,6 +29,7 @@ __getattr__, __dir__ = lazy(
         "theory.expected": ("Expectation", "expected_quality"),
         "theory.gaussian_noise": ("Spans", "nonlinear_interference"),
         "link.expected": ("expected_of",),
+        "link.movie": ("PulseMovie",),
         "fibre.random_coupling": ("RandomCoupling",),
         "link.run": ("run_link",),
         "link.step_choice": ("choose_step", "verify_step"),

@@ -19,7 +19,7 @@ from wavefabric.optics.link.received_signals import (
     mode_groups,
     received,
 )
-from wavefabric.optics.link.result import group_rows
+from wavefabric.optics.link.result import channel_cells, channel_rows, group_rows
 from wavefabric.optics.sweeps.result import SweepResult
 from wavefabric.report.content import BAD, GOOD, WARNED, Content, Tile, pairs, plan_of, run_tiles, where_words
 from wavefabric.report.figures import PlotAxis, bars, plot, table, text
@@ -54,6 +54,8 @@ def fibre_content(result: Result) -> Content:
     content.thumbnail = figures[1] or figures[0]
     content.add("Figures", *figures, _spectra(result, names), _power(result), plan_bar(plan))
     content.add("Mode groups", _group_table(rows))
+    if channels := channel_rows(result):
+        content.add("Channels", table(*channel_cells(channels)))
     solved = table([], pairs(solver), "Solver")
     content.add("Provenance", table([], pairs(attrs), "Where it comes from"), solved, _run_file(result))
     return content

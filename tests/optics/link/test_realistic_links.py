@@ -252,7 +252,7 @@ def channel_powers(result, run):
     """Mean power of each channel in the field, W."""
     grid = run.signal.wdm_grid
     spectrum = abs(np.fft.fft(result["field"], axis=1)) ** 2 / grid.samples**2
-    half = grid.half_width(0.1)
+    half = int(grid.half_widths(0.1)[0])
     bins = (grid.bins[:, None] + np.arange(-half, half + 1)) % grid.samples
     return spectrum.sum(axis=0)[bins].sum(axis=1)
 

@@ -59,6 +59,35 @@ def test_the_field_of_a_file_is_launched(cpu, tmp_path):
     assert half["received/span_1/q_squared_db"].min() > 200
 
 
+def test_other_files_of_the_same_field(cpu, tmp_path):
+    """A NumPy array, and MATLAB's matrix (v7.3): columns first, numbers of a real and an imaginary part."""
+    rng = np.random.default_rng(1)
+    field = 0.02 * (rng.normal(size=(2, SAMPLES)) + 1j * rng.normal(size=(2, SAMPLES)))
+    np.save(tmp_path / "w.npy", field)
+    pairs = np.empty(field.shape, [("real", float), ("imag", float)])
+    pairs["real"], pairs["imag"] = field.real, field.imag
+    write(tmp_path / "rows.h5", pairs)
+    write(tmp_path / "w.mat", np.ascontiguousarray(pairs.T), MATLAB_class=np.bytes_(b"double"))
+    own = simulate(settings(waveform=write(tmp_path / "w.h5", field)), cpu, tmp_path / "own.h5")["field"]
+    for name in ("w.npy", "rows.h5", "w.mat"):
+        run = settings(waveform=tmp_path / name)
+        np.testing.assert_array_equal(simulate(run, cpu, tmp_path / f"{name}.out.h5")["field"], own)
+
+
+@pytest.mark.parametrize(
+    ("array", "line"),
+    [
+        (np.ones((2, SAMPLES)), "w.npy has the type float64; allowed: complex numbers"),
+        (np.ones((SAMPLES, 2), complex), r"has the shape \(256, 2\); allowed: \(2, 256\)"),
+        (np.array([{}]), "w.npy cannot be read; allowed: a .npy file"),
+    ],
+)
+def test_arrays_that_do_not_fit(cpu, tmp_path, array, line):
+    np.save(tmp_path / "w.npy", array, allow_pickle=True)
+    with pytest.raises(InputError, match=f"^signal.waveform: .*{line}"):
+        simulate(settings(waveform=tmp_path / "w.npy"), cpu, tmp_path / "out.h5")
+
+
 def test_the_field_of_another_run(cpu, tmp_path):
     """A result with save_field is a waveform; another content makes another run."""
     simulate(settings(), cpu, tmp_path / "first.h5")

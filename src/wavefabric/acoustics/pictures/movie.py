@@ -6,25 +6,22 @@ The sensor is a box one point thick, or a mask whose points fill such a box.
 from __future__ import annotations
 
 import math
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from subprocess import CalledProcessError
-from typing import Any
 
 import numpy as np
 
 from wavefabric.acoustics.pictures.fields import add_colour_bar, show_image
 from wavefabric.acoustics.pictures.plot_recorded import colours_of, scale_of
 from wavefabric.acoustics.pictures.recorded import RecordedFile
-from wavefabric.base.errors import InputError, ensure
-from wavefabric.base.files.output import replacing
+from wavefabric.base.errors import ensure
 from wavefabric.base.results.figure_style import new_axes, style
+from wavefabric.base.results.movie_file import MOST_FRAMES, write_movie
 from wavefabric.base.system.progress import Progress
 from wavefabric.base.units import show
 
-#: Largest default number of frames, and number of values read at once.
-_FRAMES, _BLOCK = 200, 1 << 22
+#: Number of values read at once.
+_BLOCK = 1 << 22
 
 
 class Movie:
@@ -60,7 +57,7 @@ class Movie:
         flat = [] if first is None else [axis for axis in range(len(start)) if axis not in axes]
         positions = (f", {'xyz'[a]} = {start[a] * file.spacing[a] * 1e3:.4g} mm" for a in flat)
         self.title = "".join((item.name, *positions)).replace("-", "−")
-        self.every = max(1, math.ceil(self._samples / _FRAMES)) if every is None else every
+        self.every = max(1, math.ceil(self._samples / MOST_FRAMES)) if every is None else every
         ensure(self.every >= 1, "--every", f"{every} given", "a whole number from 1")
         self.steps = np.arange(0, self._samples, self.every)
         self.times = item.first_time() + self.steps * file.dt
@@ -88,44 +85,23 @@ class Movie:
 def draw_movie(movie: Movie, target: Path, fps: int = 20, progress: Progress | None = None) -> Path:
     """Draw a movie as ``.gif``, or ``.mp4`` if ffmpeg is installed; the file is written whole or not at all.
 
-    Colours are symmetric about zero and the same in all frames. `InputError`: another ending, no ffmpeg,
-    ``fps`` not from 1 to 100, or the file cannot be written.
+    Colours are symmetric about zero and the same in all frames. `InputError` as `write_movie`.
     """
-    from matplotlib.animation import FFMpegWriter, PillowWriter
-
-    ensure(1 <= fps <= 100, "--fps", f"{fps} given", "1 to 100")
-    kind = target.suffix.lower()
-    ensure(kind in (".gif", ".mp4"), "--output", f"{target} for a movie", ".gif, .mp4")
-    if kind == ".mp4" and shutil.which("ffmpeg") is None:
-        raise InputError("--output: .mp4 needs ffmpeg, which is not installed; allowed: .gif")
-    progress = progress or Progress()
     top = movie.top()
     factor, label, _ = scale_of(movie.item, top)
     x, y = movie.millimetres
-    with style(**{"axes.titlepad": 8, "axes.grid": False}), replacing(target, "--output") as unfinished:
+    with style(**{"axes.titlepad": 8, "axes.grid": False}):
         axes = new_axes(6.4, 6.4 * min(1.4, max(0.5, float(np.ptp(y) / np.ptp(x)))))
         colours = colours_of(-top * factor, top * factor)
         image = show_image(axes, np.zeros(movie.shape[::-1]), x, y, **colours)
         add_colour_bar(image, axes, label)
         axes.set(xlabel=movie.labels[0], ylabel=movie.labels[1], aspect="equal")
-        figure: Any = axes.figure
         axes.set_title(movie.title)
-        figure.draw_without_rendering()
-        figure.set_layout_engine("none")  # the layout stays the same in all frames
-        writer = PillowWriter(fps=fps) if kind == ".gif" else FFMpegWriter(fps=fps)
-        named = unfinished.with_name(f"{unfinished.name}{kind}")  # the writer needs the ending
-        progress.start(movie.steps.size, "frames")
-        try:
-            with writer.saving(figure, str(named), dpi=100):
-                for number, (moment, frame) in enumerate(zip(movie.times, movie.frames(), strict=True)):
-                    image.set_array(frame.T * factor)
-                    axes.set_title(f"{movie.title}, t = {moment * 1e6:.2f} µs")
-                    writer.grab_frame()
-                    progress.update(number + 1)
-            named.replace(unfinished)
-        except CalledProcessError as error:
-            raise OSError(f"{kind[1:]}: {error}") from None
-        finally:
-            progress.finish()
-            named.unlink(missing_ok=True)
-    return target
+
+        def frames() -> Iterator[None]:
+            for moment, frame in zip(movie.times, movie.frames(), strict=True):
+                image.set_array(frame.T * factor)
+                axes.set_title(f"{movie.title}, t = {moment * 1e6:.2f} µs")
+                yield
+
+        return write_movie(axes.figure, frames(), movie.steps.size, target, fps, progress)

@@ -37,8 +37,11 @@ _EVEN = 10e-6
 MOST_MODES, MOST_RINGS = 1024, 200_000
 #: Number of Chebyshev points in ω, odd; the degree of the polynomial through the points is one less.
 _POINTS = 9
+#: The Chebyshev points, from high to low frequencies, relative to the half-width.
+CHEBYSHEV = np.cos(math.pi * (np.arange(_POINTS) + 0.5) / _POINTS)
+CHEBYSHEV[_POINTS // 2] = 0.0
 #: Half-widths of the fitted band, rad/s (8 THz to 8 GHz); a mode uses the widest band in which it is guided.
-_HALF_SPANS = tuple(2 * math.pi * 8e12 / 2**k for k in range(11))
+HALF_SPANS = tuple(2 * math.pi * 8e12 / 2**k for k in range(11))
 
 
 @dataclass(frozen=True, eq=False)
@@ -287,15 +290,14 @@ def dispersion(profile: Profile, wavelength: float, *, groups=None, step: float 
     ``left_out``. All points use the same mesh, of radial ``step`` (m), so that errors are smooth in ω.
     """
     omega0 = 2 * math.pi * SPEED_OF_LIGHT / positive(wavelength, "m", "wavelength")
-    if _HALF_SPANS[0] >= omega0 / 3:
+    if HALF_SPANS[0] >= omega0 / 3:
         raise InputError(f"wavelength: {wavelength!r} m given; allowed: below 12 um")
-    x = np.cos(math.pi * (np.arange(_POINTS) + 0.5) / _POINTS)
-    x[_POINTS // 2] = 0.0
+    x = CHEBYSHEV
     centre = solve_modes(profile, wavelength, step)
     centre = centre if groups is None else centre.select(groups)
     labels = np.array(centre.labels)
     values, pending = np.empty((2, len(labels), 5)), np.ones(len(labels), bool)
-    for half_span in _HALF_SPANS:
+    for half_span in HALF_SPANS:
         wavelengths = 2 * math.pi * SPEED_OF_LIGHT / (omega0 + half_span * x)
         orders = tuple(np.unique(centre.l[pending]).tolist())
         try:
@@ -308,12 +310,12 @@ def dispersion(profile: Profile, wavelength: float, *, groups=None, step: float 
         outer = max(outer_of(lowest), outer_of(centre))
         meshes = (solve_mesh(profile, float(each), step, outer, orders=orders)[0] for each in wavelengths)
         beta = np.stack([modes.beta[modes.rows(labels[fitted])] for modes in meshes])
-        values[:, fitted] = _taylor_and_error(x, beta, half_span)
+        values[:, fitted] = taylor_and_error(x, beta, half_span)
         pending &= ~fitted
     return Dispersion(centre.leave_out(pending, "cut off less than 8 GHz below"), *values[:, ~pending])
 
 
-def _taylor_and_error(x: Array, beta: Array, half_span: float) -> tuple[Array, Array]:
+def taylor_and_error(x: Array, beta: Array, half_span: float) -> tuple[Array, Array]:
     """Fit polynomials to β of each mode; return β0 … β4 and estimates of their errors, (P, 5) each.
 
     ``beta`` (points, P) holds β at the frequency offsets ``x`` · ``half_span``, in rad/s.

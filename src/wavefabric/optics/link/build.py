@@ -183,7 +183,8 @@ def build_receiver(run: RunFile, transmitter: Transmitter, fibre: Fibre) -> Rece
     if table.equaliser == "mimo":
         equaliser = Equaliser(table.taps, table.training, table.decision_directed, table.memory or None)
         try:
-            equaliser.check(2 * max(table.sets(fibre.group_sizes)), transmitter.grid.symbols)
+            fewest = int(transmitter.grid.channel_symbols.min())
+            equaliser.check(2 * max(table.sets(fibre.group_sizes)), fewest)
         except InputError as error:
             raise InputError(f"receiver.{error}") from None
     phases = {"phase": table.phase, "phase_window": table.phase_window or None, "linewidth": table.linewidth}
@@ -196,4 +197,5 @@ def build_transmitter(run: RunFile, modes: int) -> Transmitter:
     if (powers := signal.powers).ndim == 2 and len(powers) != modes:
         actual = f"lists for {len(powers)} modes given, the fibre has {modes}"
         raise InputError(f"signal.launch_power: {actual}; {POWER_FORMS}")
-    return Transmitter(signal.wdm_grid, signal.modulation, signal.rolloff, powers, run.seed, signal.linewidth)
+    shape = signal.ascending("modulation"), signal.ascending("rolloff")
+    return Transmitter(signal.wdm_grid, *shape, powers, run.seed, signal.linewidth)

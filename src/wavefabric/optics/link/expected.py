@@ -18,11 +18,14 @@ from wavefabric.optics.link.build import build_fibres, build_receiver, build_tra
 from wavefabric.optics.link.elements import FibrePiece
 from wavefabric.optics.link.line import element_rows, line_of
 from wavefabric.optics.link.path import SPECTRAL, LinkPath
+from wavefabric.optics.link.received_signals import mean_db
+from wavefabric.optics.link.result import described_channels
 from wavefabric.optics.link.spectral_gain import overlap_of
 from wavefabric.optics.propagation.rank_modes import RankModes
 from wavefabric.optics.propagation.resonance import StepLimit, delay_spread, metres, step_limit
 from wavefabric.optics.run_file.elements import AmplifierElement
 from wavefabric.optics.run_file.load import RunFile, run_file
+from wavefabric.optics.signal.constellation import DIRECT
 from wavefabric.optics.signal.transmitter import Transmitter
 from wavefabric.optics.theory.expected import PARTS, Expectation, expected_quality
 from wavefabric.optics.theory.gaussian_noise import Options
@@ -47,8 +50,8 @@ _KEPT = {
 def resonance(fibre: Fibre, transmitter: Transmitter) -> StepLimit:
     """Return the limits of the step above which four-wave mixing of the channels is wrongly phase-matched."""
     grid = transmitter.grid
-    half_band = float(abs(grid.offsets).max()) + 0.5 * grid.symbol_rate * (1 + transmitter.rolloff)
-    return step_limit(fibre, half_band)
+    half_widths = 0.5 * grid.symbol_rates * (1 + transmitter.rolloffs)
+    return step_limit(fibre, float((abs(grid.offsets) + half_widths).max()))
 
 
 def warnings_before(
@@ -86,13 +89,13 @@ def warnings_before(
     spread, (slow, fast) = delay_spread(fibre)
     if spread * length > window:
         difference = f"{slow} and {fast} are {spread * length * 1e9:.3g} ns apart after {length / 1e3:g} km"
-        symbols = f"{math.ceil(spread * length * transmitter.grid.symbol_rate)} symbols would hold the delay"
+        symbols = f"{math.ceil(spread * length * transmitter.grid.lowest_rate)} symbols would hold the delay"
         again = f"the time window is {window * 1e9:.3g} ns: the same symbols meet again"
         warnings.append(f"signal.symbols: {difference}, {again}; {symbols}")
     if settings.receiver.equaliser == "mimo":
         together = fibre.groups * (settings.receiver.joint == "groups")
         difference = max(float(np.ptp(fibre.beta[together == k, 0])) for k in np.unique(together))
-        symbols = difference * length * transmitter.grid.symbol_rate
+        symbols = difference * length * float(transmitter.grid.symbol_rates.max())
         if symbols > settings.receiver.taps:
             fault = f"modes equalised together come {symbols:.0f} symbols apart after {length / 1e3:g} km"
             limit = f"{settings.receiver.taps} taps hold without strong coupling"
@@ -148,6 +151,7 @@ def left_out(run: RunFile) -> str:
     present |= {
         "receiver.back_propagation": run.receiver.back_propagation,
         "signal.waveform": run.signal.waveform,
+        "signal.modulation": set(np.atleast_1d(run.signal.modulation)) & set(DIRECT),
     }
     return next((key for key, value in present.items() if value), "")
 
@@ -173,7 +177,7 @@ def expected_of(
     receiver, grid = build_receiver(run, transmitter, fibre), transmitter.grid
     path = LinkPath(run, fibres, transmitter, RankModes((0, fibre.modes)))
     line, options = line_of(path), Options(symbols=grid.symbols)
-    half_band = float(abs(grid.offsets).max()) + grid.symbol_rate
+    half_band = float(abs(grid.offsets).max() + grid.symbol_rates.max())
     worst = max((line.compared(each.fibre, half_band)[2] for each in set(line.parts)), default=0.0)
     if worst > _UNLIKE:
         how = f"theory takes the dispersion of all fibres as proportional, which leaves {worst:.0%} of it"
@@ -224,6 +228,17 @@ def group_expectations(expected: dict[str, Expectation], fibre: Fibre) -> list[d
                 levels[f"snr_{part}_db"] = db(lit.sum() / noise) if noise > 0 else None
         rows.append({"group": int(number), "modes": int(inside.sum()), "received": received})
     return rows
+
+
+def channel_expectations(run: RunFile, expected: dict[str, Expectation]) -> list[dict[str, Any]]:
+    """Describe each channel and its expected Q² at the farthest receiver; [] if all channels are alike."""
+    last = max(expected.values(), key=lambda one: one.distance)
+    transmitter = build_transmitter(run, len(last.signal))
+    if len(transmitter.parts) == 1:
+        return []
+    names = [form.name for form in transmitter.formats]
+    signal = transmitter.grid.frequencies, transmitter.grid.symbol_rates, names, transmitter.rolloffs
+    return described_channels(signal, {"theory_dB": mean_db(last.q_squared_db.T)})
 
 
 def theory_payload(expected: dict[str, Expectation]) -> dict[str, Any]:

@@ -1,8 +1,9 @@
 """Read a launched field from a file in place of the transmitter's, and write fields along a link."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import h5py
 import numpy as np
@@ -17,16 +18,50 @@ from wavefabric.runtime.exchange.communicator import Communicator
 from wavefabric.runtime.lifecycle.collective_checks import on_first_rank
 
 
-def check_waveform(path: Path, rows: int, grid: WdmGrid) -> None:
-    """Raise InputError unless a file has a complex dataset ``field`` (rows, N) of the grid's sample rate."""
+class _Waveform(NamedTuple):
+    """Describes a field in a file: its shape, the function that reads a row, the sample rate or None."""
+
+    shape: tuple[int, ...]
+    row: Callable[[int], np.ndarray]
+    sample_rate: Any
+
+
+@contextmanager
+def _waveform(path: Path) -> Iterator[_Waveform]:
+    """Open a waveform: HDF5 or MATLAB v7.3 with a complex dataset ``field``, or one complex array (.npy)."""
+    if path.suffix.lower() == ".npy":
+        try:
+            array = np.load(path, mmap_mode="r", allow_pickle=False)
+        except (OSError, ValueError, EOFError):
+            raise InputError(f"signal.waveform: {path} cannot be read; allowed: a .npy file") from None
+        if array.dtype.kind != "c":
+            raise InputError(f"signal.waveform: {path} has the type {array.dtype}; allowed: complex numbers")
+        yield _Waveform(array.shape, lambda row: np.asarray(array[row]), None)
+        return
     with hdf5.open_hdf5(path, "a waveform (HDF5)") as file, hdf5.reading(path, "field"):
         dataset = file.get("field")
-        if not isinstance(dataset, h5py.Dataset) or dataset.dtype.kind != "c":
+        dtype = dataset.dtype if isinstance(dataset, h5py.Dataset) else np.dtype(bool)
+        compound = dtype.names == ("real", "imag")
+        if not isinstance(dataset, h5py.Dataset) or not (compound or dtype.kind == "c"):
             raise InputError(f"signal.waveform: {path} has no complex dataset field; allowed: one")
-        if dataset.shape != (rows, grid.samples):
-            actual = f"field of {path} has the shape {dataset.shape}"
+        # MATLAB stores the columns of a matrix one after the other, which HDF5 takes for rows.
+        turned = "MATLAB_class" in dataset.attrs and dataset.ndim == 2
+
+        def read(row: int) -> np.ndarray:
+            values = dataset[:, row] if turned else dataset[row]
+            return values["real"] + 1j * values["imag"] if compound else values
+
+        shape = dataset.shape[::-1] if turned else dataset.shape
+        yield _Waveform(shape, read, dataset.attrs.get("sample_rate_Hz"))
+
+
+def check_waveform(path: Path, rows: int, grid: WdmGrid) -> None:
+    """Raise InputError unless a file has a complex field (rows, N) of the grid's sample rate."""
+    with _waveform(path) as field:
+        if field.shape != (rows, grid.samples):
+            actual = f"field of {path} has the shape {field.shape}"
             raise InputError(f"signal.waveform: {actual}; allowed: {(rows, grid.samples)} for this run")
-        rate = dataset.attrs.get("sample_rate_Hz", grid.sample_rate)
+        rate = grid.sample_rate if field.sample_rate is None else field.sample_rate
         if not np.isclose(rate, grid.sample_rate, rtol=1e-9):
             actual, allowed = f"field of {path} has {rate:.9g} Hz", f"{grid.sample_rate:.9g} Hz"
             raise InputError(f"signal.waveform: {actual}; allowed: {allowed}, that of this run")
@@ -35,15 +70,13 @@ def check_waveform(path: Path, rows: int, grid: WdmGrid) -> None:
 def read_waveform(
     path: Path, device, A, local_modes: RankModes, progress: Callable[[int, int], None] | None = None
 ) -> None:
-    """Read this rank's rows of the dataset ``field`` in the file ``path`` into ``A`` (local rows, N), √W.
+    """Read this rank's rows of the field in the file ``path`` into ``A`` (local rows, N), √W.
 
     The file is one that `check_waveform` accepts. InputError if a value is not finite.
     """
-    with hdf5.open_hdf5(path, "a waveform (HDF5)") as file, hdf5.reading(path, "field"):
-        dataset = file["field"]
-        assert isinstance(dataset, h5py.Dataset)
+    with _waveform(path) as field:
         for k in range(local_modes.rows):
-            row = dataset[local_modes.first_row + k]
+            row = field.row(local_modes.first_row + k)
             if not np.isfinite(row).all():
                 fault = f"row {local_modes.first_row + k} of field in {path} is not finite"
                 raise InputError(f"signal.waveform: {fault}; allowed: finite numbers")

@@ -1,6 +1,7 @@
 """Describe a link's elements for theory, and list what each does to the signal: power, noise, dispersion."""
 
 import math
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -93,12 +94,14 @@ def element_rows(path: LinkPath, receiver: Receiver) -> list[dict[str, Any]]:
         limit = f"{len(path.elements)} elements given; allowed: up to {MOST_LISTED} to be listed"
         raise InputError(f"link: {limit}")
     line, sent = line_of(path, every=True), receiver.transmitter
-    powers, rate = sent.powers(path.fibre.modes), sent.grid.symbol_rate
+    # Noise of amplifiers as channels like the first receive it; in one bandwidth it is that of all channels.
+    alike = replace(receiver, transmitter=sent.parts[0][1])
+    powers, rate = sent.powers(path.fibre.modes), alike.transmitter.grid.symbol_rate
     reference = 10 * math.log10(rate / REFERENCE_BANDWIDTH)
     rows, relative = [], np.zeros_like(powers)
     options = Options(symbols=sent.grid.symbols, phase_window=receiver.tracked)
     before = powers
-    for number, budget in enumerate(budgets(line, receiver, range(1, line.count + 1)), start=1):
+    for number, budget in enumerate(budgets(line, alike, range(1, line.count + 1)), start=1):
         element, signal = path.elements[number - 1], powers * budget.gain
         lit = signal > 0
         if isinstance(element, FibrePiece):
@@ -114,7 +117,7 @@ def element_rows(path: LinkPath, receiver: Receiver) -> list[dict[str, Any]]:
                 "dispersion_s_per_m": _dispersion(path, budget),
                 "osnr_db": _worst(ase, lit, reference),
                 "snr_nli_db": _worst(relative, lit, 0.0),
-                "gsnr_db": _worst(ase + relative, lit, reference),
+                "gsnr_db": _worst(ase + relative * (rate / sent.grid.symbol_rates), lit, reference),
             }
         )
         before = signal

@@ -302,7 +302,8 @@ class LinkPath:
         offset = float(grid.offsets[channel])
         path = copy(self)
         centre = grid.centre_frequency + offset
-        path.grid = WdmGrid((centre,), grid.symbol_rate, samples_per_symbol, grid.symbols, centre)
+        rate, symbols = float(grid.symbol_rates[channel]), int(grid.channel_symbols[channel])
+        path.grid = WdmGrid((centre,), rate, samples_per_symbol, symbols, centre)
         shift = 2 * math.pi * offset
         path.media = {}
         for key, medium in self.media.items():

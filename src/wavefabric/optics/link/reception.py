@@ -52,7 +52,7 @@ class BackPropagation:
         self._path, self._device, self._comm = path, comm.device, comm
         steps = {"integrator": table.integrator, "step": table.step, "max_phase": None, "tolerance": None}
         self._options = propagation_options(run, path, **steps, backward=True, measure_error=False)
-        self._scope, grid = table.of, path.grid
+        self._scope, grid, self._rolloff = table.of, path.grid, run.signal.ascending("rolloff")
         samples = table.samples_per_symbol or CHANNEL_SAMPLES
         self._samples = min(samples, grid.samples_per_symbol)
         #: Number of propagations per span.
@@ -69,14 +69,16 @@ class BackPropagation:
             self._spans(self._path, self._band, field, spans, progress)
             return
         grid, device, xp = self._path.grid, self._device, self._device.xp
-        n = self._samples * grid.symbols
-        offsets = np.fft.fftfreq(n, 1 / n).astype(np.int64)
-        # A channel's band ends half way to its neighbours, so that it contains nothing of them.
-        gap = int(np.diff(np.sort(grid.bins)).min(initial=n))
-        inside = xp.asarray(np.flatnonzero(2 * np.abs(offsets) < gap))
+        half, order = grid.half_widths(self._rolloff), np.argsort(grid.bins)
+        gaps = np.diff(grid.bins[order]) - half[order][1:] - half[order][:-1]
         spectrum = xp.stack([device.fft(row) for row in field])
         field[...] = 0
         for channel in range(grid.channels):
+            n = self._samples * int(grid.channel_symbols[channel])
+            offsets = np.fft.fftfreq(n, 1 / n).astype(np.int64)
+            # A channel's band ends half way to its neighbours, so that it contains nothing of them.
+            gap = int(gaps.min(initial=n)) + 2 * half[channel]
+            inside = xp.asarray(np.flatnonzero(2 * np.abs(offsets) < gap))
             path = self._path.of_channel(channel, self._samples)
             propagator = LinkPropagator(path, self._options, self._comm)
             channel_bins = xp.asarray((grid.bins[channel] + offsets) % grid.samples)[inside]

@@ -96,9 +96,9 @@ def payload(
         },
         "signal": {
             "attrs": {
-                "modulation": transmitter.format.name,
-                "rolloff": transmitter.rolloff,
-                "symbol_rate_Hz": grid.symbol_rate,
+                "modulation": ", ".join(dict.fromkeys(form.name for form in transmitter.formats)),
+                "rolloff": float(transmitter.rolloffs.max()),
+                "symbol_rate_Hz": grid.lowest_rate,
                 "sample_rate_Hz": grid.sample_rate,
                 "symbols": grid.symbols,
                 "samples_per_symbol": grid.samples_per_symbol,
@@ -119,6 +119,12 @@ def payload(
         },
         "solver": {"attrs": solver},
     }
+    if len(transmitter.parts) > 1:  # attributes: the lowest rate and the largest roll-off
+        out["signal"] |= {
+            "symbol_rate": Data(grid.symbol_rates, "Hz", "of each channel"),
+            "rolloffs": Data(transmitter.rolloffs, "", "roll-off of each channel"),
+            "modulations": Data([form.name for form in transmitter.formats], "", "format of each channel"),
+        }
     if warnings:
         described = "what may make the result less accurate than it seems"
         out["solver"]["warnings"] = Data(list(warnings), "", described)
@@ -130,7 +136,8 @@ def payload(
 
 def arrays_of(result: ReceiverResult) -> dict[str, np.ndarray]:
     """Return the arrays of one receiver position: a dictionary from the names of ``/received`` datasets."""
-    points = np.stack([result.points[key][:, :POINTS] for key in sorted(result.points)])
+    count = min(POINTS, *(symbols.shape[1] for symbols in result.points.values()))
+    points = np.stack([result.points[key][:, :count] for key in sorted(result.points)])
     modes = len(result.evm)
     if len(points) > modes:  # several channels of each mode
         points = points.reshape(modes, -1, *points.shape[1:])
@@ -188,3 +195,42 @@ def group_rows(result: Result) -> list[dict[str, Any]]:
             }
         rows.append({"group": int(number), "modes": int(inside.sum()), "received": received_at})
     return rows
+
+
+def channel_rows(result: Result) -> list[dict[str, Any]]:
+    """Describe each channel of a result whose channels differ, at the farthest receiver; [] if all are alike.
+
+    Q² in dB is the mean over modes, taken in linear units, and the bit error ratio the mean over modes.
+    """
+    names = received(result)
+    if not names or "signal/modulations" not in result:
+        return []
+    q = np.atleast_2d(result[f"received/{names[-1]}/q_squared_db"])
+    expected = expected_db(result, names[-1], q.shape)
+    measured = {"Q²_dB": mean_db(q.T)} | ({} if expected is None else {"theory_dB": mean_db(expected.T)})
+    measured["BER_counted"] = np.mean(result[f"received/{names[-1]}/ber_counted"], axis=0)
+    keys = "frequencies", "symbol_rate", "modulations", "rolloffs"
+    return described_channels([result[f"signal/{key}"] for key in keys], measured)
+
+
+def described_channels(signal: Sequence[Any], measured: dict[str, np.ndarray]) -> list[dict[str, Any]]:
+    """Return a dictionary for each channel: its number, its ``signal`` and the values of ``measured``.
+
+    ``signal`` are the frequencies (Hz), symbol rates (Hz), formats and roll-offs of all channels.
+    """
+    frequencies, rates, formats, rolloffs = signal
+    about = {"channel": np.arange(len(formats)) + 1, "THz": np.asarray(frequencies) / 1e12}
+    about |= {"GBaud": np.asarray(rates) / 1e9, "format": formats, "rolloff": rolloffs} | measured
+    columns = (np.asarray(values).tolist() for values in about.values())
+    return [dict(zip(about, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
+def channel_cells(rows: Sequence[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:
+    """Return the headings and the cells of a table of `described_channels`."""
+
+    def cell(key: str, value: Any) -> str:
+        digits = 7 if key in ("channel", "THz", "GBaud") else 4
+        return value if isinstance(value, str) else f"{value:.{digits}g}"
+
+    heads = [key.replace("_", " ") for key in rows[0]]
+    return heads, [[cell(key, value) for key, value in row.items()] for row in rows]

@@ -170,14 +170,14 @@ class _Link:
             on_first_rank(self.comm, lambda: check_waveform(waveform, fibre.rows, grid))
         item = 16 if self.settings.solver.precision == "double" else 8
         # Receiver: two rows and their spectra, one row of noise, a few windows of all channels.
-        scratch = (4 * item + 16) * grid.samples + 12 * 16 * 2 * grid.symbols * grid.channels
+        scratch = (4 * item + 16) * grid.samples + 12 * 16 * 2 * int(grid.channel_symbols.sum())
         # An inverse of more than phases works on a copy of the field.
         field_bytes = self.local_modes.rows * grid.samples * item
         fields = 1 + self.path.inverted - self.shared.release_others("propagator", self.propagator_key)
         needed = fields * field_bytes + scratch
         if equaliser is not None:
             modes = max(self.settings.receiver.sets(fibre.group_sizes))
-            needed += scratch_bytes(equaliser, field_bytes, 2 * modes, grid.symbols)
+            needed += scratch_bytes(equaliser, field_bytes, 2 * modes, int(grid.channel_symbols.max()))
         advice = "fewer symbols, samples per symbol or modes need less"
         check_memory(self.comm, self.device, needed, "run (field and receiver)", advice)
         receiver = self.settings.receiver

@@ -60,7 +60,9 @@ class _ShortLink:
     def __init__(self, run: RunFile, comm: Communicator | None):
         comm = comm or solo(get_device(run.solver.device, run.solver.threads))
         self.comm, self.device = comm, comm.device
-        symbols = min(run.signal.symbols, SYMBOLS)
+        # The fewest symbols of which every channel has a whole number, taken as often as fits.
+        fewest = run.signal.symbols // math.gcd(*run.signal.wdm_grid.channel_symbols.tolist())
+        symbols = min(run.signal.symbols, max(SYMBOLS // fewest, 1) * fewest)
         signal = run.signal.model_copy(update={"symbols": symbols, "linewidth": 0.0})
         quiet = run.receiver.model_copy(update={"osnr": None, "linewidth": 0.0})
         link = run.link.without_noise()

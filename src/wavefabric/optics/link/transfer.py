@@ -124,7 +124,8 @@ def modal_figures(
     fibres = fibres or build_fibres(run, lambda _: None)
     modes = fibres["fibre"].modes
     path = LinkPath(run, fibres, build_transmitter(run, modes), RankModes((0, modes)))
-    band = 2 * float(np.abs(path.grid.offsets).max()) + run.signal.wdm_grid.symbol_rate
+    grid = run.signal.wdm_grid
+    band = float(2 * np.abs(grid.offsets).max() + grid.symbol_rates.max())
     half = (band if width is None else number(width, "Hz", "width")) / 2
     offsets = np.linspace(-half, half, count) if count > 1 else np.zeros(1)
     step = _derivative_step(path)

@@ -1,14 +1,16 @@
 """Propagate a field through one fibre: step control, checks of energy and NaN, report of the cost."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 import numpy as np
 
-from wavefabric.base.arguments import field_array, instance, positive, whole, within
+from wavefabric.base.arguments import field_array, instance, numbers, positive, whole, within
 from wavefabric.base.errors import FieldLost, InputError, choice
 from wavefabric.base.system.compilation_clock import working_time
+from wavefabric.base.units import show
 from wavefabric.optics.fibre.fibre import Fibre
 from wavefabric.optics.propagation.integrators import INTEGRATORS
 from wavefabric.optics.propagation.kernels.kerr_one_sided_cuda import most_nbytes
@@ -144,6 +146,8 @@ class Propagator:
             exchange = ExchangeOptions(options.exchange, options.chunks)
             self.operators = rank_operators(comm, *shape, self.local_modes, options.kerr, exchange)
         self.integrator = INTEGRATORS[options.integrator](self.operators)
+        #: Distance (m) already travelled when `run` starts, for messages.
+        self.start = 0.0
         #: Recorder of a step of `run`; only a run's main propagator gets the communicator's recorder.
         self.recorder: StepRecorder | None = None
         self.renew(options)
@@ -227,6 +231,32 @@ class Propagator:
             report.bytes_per_step = self.operators.exchange_bytes * report.exchanges / report.steps
         return state
 
+    def run_along(
+        self, A, stops: Sequence[float], on_step: Callable[[float, int], None] | None = None
+    ) -> Iterator[float]:
+        """Propagate ``A`` in place to each of the ascending ``stops`` (m from the start); yield each there.
+
+        Steps end at the stops, where ``A`` is complete. Fixed steps between two stops are equal. The report
+        is that of the whole way; ``on_step`` is as in `run`.
+        """
+        state, steps = None, 0
+        loss = np.repeat(self.fibre.alpha, 2) * self._sign
+        for start, stop in pairwise((0.0, *stops)):
+            if stop > start:
+                self.start = start
+
+                def report_step(z: float, done: int, start: float = start, steps: int = steps) -> None:
+                    if on_step:
+                        on_step(start + z, steps + done)
+
+                state = self.run(A, stop - start, state, report_step)
+                steps += state["done"]
+                # The launched energy, without the loss up to here, stays the reference for the drift.
+                energy = np.array(state["energy"]) * np.exp(-loss * (stop - start))
+                state |= {"z": 0.0, "done": 0, "section": 0, "energy": energy.tolist()}
+            yield stop
+        self.start = 0.0
+
     def _cross(self, A, sections: Sections, state: dict) -> None:
         """Apply the coupling or filter at the end of a section to ``A``.
 
@@ -269,6 +299,7 @@ class Propagator:
         energy = self.operators.energy(A)
         bad = np.flatnonzero(~np.isfinite(energy))
         if bad.size:
+            z += self.start
             fault = f"mode {self.fibre.labels[bad[0] // 2]} is not finite at z = {z / 1e3:g} km"
             allowed = "finite input, and a step and power that keep it so"
             raise FieldLost(f"field: {fault}; allowed: {allowed}")
@@ -339,6 +370,16 @@ def checked_launch(field, fibre: Fibre, length, sample_rate) -> tuple[np.ndarray
     return field, positive(length, "m", "length"), positive(sample_rate, "Hz", "sample_rate")
 
 
+def checked_distances(at, length: float) -> list[float]:
+    """Return distances ``at`` (m, or text) as numbers; `InputError` unless they increase from 0 to length."""
+    distances = np.atleast_1d(numbers(at, "m", "at"))
+    right = distances.ndim == 1 and distances.size and (np.diff(distances) > 0).all()
+    if not right or not (distances[0] >= 0 and distances[-1] <= length * (1 + 1e-12)):
+        allowed = f"increasing distances from 0 to {length:g} m, the length"
+        raise InputError(f"at: {show(distances.tolist())} m given; allowed: {allowed}")
+    return np.minimum(distances, length).tolist()
+
+
 def propagate(
     field, fibre: Fibre, length, *, sample_rate, device="auto", progress=None, comm=None, **options
 ):
@@ -357,18 +398,32 @@ def propagate(
     device then replaces ``device``. Every rank passes the whole field and receives the whole result: for
     fields too large for that, use `Propagator`.
 
+    With ``at``, increasing distances from the start (m, or text), the fields there are returned too: ``out,
+    report, fields = propagate(…, at=["0 km", "40 km"])``, (distances, 2M, N). Steps end at these distances,
+    so that no field is interpolated; fixed steps are then equal between two of them, and at most ``step``.
+
     `InputError` for a field of another shape than the fibre's rows, a field with NaN, and bad options;
     `FieldLost` if the field does not stay finite.
     """
+    at = options.pop("at", None)
     field, length, rate = checked_launch(field, fibre, length, sample_rate)
     if comm is not None and comm.size > 1:
         device = comm.device
     device = get_device(device)
     propagator = Propagator(fibre, field.shape[1], rate, device, PropagationOptions(**options), comm)
+    distances = [] if at is None else checked_distances(at, length)
+    needed = len(distances) * fibre.rows * field.shape[1] * propagator.operators.dtype.itemsize
+    what = f"{len(distances)} fields along the fibre"
+    check_memory(comm, get_device("cpu", 1), needed, what, "fewer distances (at) need less")
+    stops = distances if length in distances else [*distances, length]
     if comm is not None and comm.step_recorder is not None:
         comm.step_recorder.check_steps(propagator.steps(length))
         propagator.recorder = comm.step_recorder
     A = propagator.operators.empty()
     A[...] = device.asarray(field[propagator.local_modes.slice])
-    propagator.run(A, length, on_step=progress)
-    return gather_field(propagator.comm, propagator.local_modes, device.to_host(A)), propagator.report
+    out, fields = A, np.empty((len(distances), *field.shape), A.dtype)
+    for number, _ in enumerate(propagator.run_along(A, stops, progress)):
+        out = gather_field(propagator.comm, propagator.local_modes, device.to_host(A))
+        if number < len(distances):
+            fields[number] = out
+    return (out, propagator.report) if at is None else (out, propagator.report, fields)

@@ -9,6 +9,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from pydantic import Field, PrivateAttr, StrictStr, ValidationError
 
 from wavefabric.base.arguments import instance
@@ -17,7 +18,8 @@ from wavefabric.base.files.input import parse_toml, read_bytes, read_text
 from wavefabric.base.files.validation_errors import one_line
 from wavefabric.base.units import SPEED_OF_LIGHT
 from wavefabric.optics.run_file import tables, values
-from wavefabric.optics.run_file.elements import FibreElement, LinkTable
+from wavefabric.optics.run_file.elements import AmplifierElement, FibreElement, LinkTable, MixingElement
+from wavefabric.optics.signal.constellation import DIRECT
 from wavefabric.optics.signal.recovery import check_phase
 
 
@@ -54,7 +56,7 @@ class RunFile(values.RunFileTable):
         if isinstance(self.receiver.at, list) and max(self.receiver.at) > self.link.span_count:
             limit = f"the link has spans 1 to {self.link.span_count} (link.spans)"
             raise InputError(f"receiver.at: span {max(self.receiver.at)} given, {limit}")
-        check_phase(self.receiver.phase, self.signal.modulation, "receiver.phase")
+        self._check_detection()
         # β, γ and loss at the channels are extrapolated from the fibre's wavelength: it must not be too far.
         for table, fibre in self.fibre_tables().items():
             reference, solved = fibre.reference, fibre.preset in tables.MULTIMODES
@@ -70,6 +72,26 @@ class RunFile(values.RunFileTable):
     def fibre_tables(self) -> dict[str, tables.FibreTable]:
         """Return a dictionary from key to table of all fibres: "fibre", and "fibres.NAME" for each name."""
         return {"fibre": self.fibre} | {f"fibres.{name}": table for name, table in self.fibres.items()}
+
+    def _check_detection(self) -> None:
+        """Raise InputError for a carrier recovery or an element of the link that a format does not allow."""
+        elements = self.link.elements
+        coupled = [key for key, table in self.fibre_tables().items() if table.random_coupling]
+        # A photodiode loses what the inverse of a coupling or of the Kerr effect needs.
+        undone = {
+            f"{coupled[0] if coupled else 'fibre'}.random_coupling": coupled,
+            "link.mix_groups": any(isinstance(each, MixingElement) for each in elements),
+            "link.mode_dependent_gain": any(
+                isinstance(each, AmplifierElement) and each.mode_dependent_gain for each in elements
+            ),
+            "receiver.back_propagation": self.receiver.back_propagation,
+            'receiver.equaliser = "mimo"': self.receiver.equaliser == "mimo",
+        }
+        for modulation in np.atleast_1d(self.signal.modulation):
+            check_phase(self.receiver.phase, str(modulation), "receiver.phase")
+            if modulation in DIRECT and (keys := [key for key, value in undone.items() if value]):
+                fault = f'"{modulation}" given, whose direct detection cannot undo {keys[0]}'
+                raise InputError(f"signal.modulation: {fault}; allowed: without it, or a coherent format")
 
     @property
     def text(self) -> str:

@@ -19,9 +19,8 @@ from wavefabric.optics.fibre.presets import MULTIMODES, OM_WAVELENGTH, SINGLE_MO
 from wavefabric.optics.propagation.integrators import INTEGRATORS
 from wavefabric.optics.propagation.phase_groups import EXCHANGE_FORMS, KERR_FORMS
 from wavefabric.optics.run_file import values
-from wavefabric.optics.signal.constellation import FORMATS
 from wavefabric.optics.signal.recovery import PHASES
-from wavefabric.optics.signal.wdm import WdmGrid, channels_about, channels_between
+from wavefabric.optics.signal.wdm import WdmGrid, channels_about, channels_between, one_or_each
 
 #: Default wavelength of a fibre, m.
 DESIGN_WAVELENGTH = 1550e-9
@@ -175,13 +174,16 @@ _FREQUENCY_RULE = (
 
 
 class SignalTable(values.RunFileTable):
-    """Describes [signal]: channels, symbols, powers. Frequencies and symbol_rate in Hz, launch_power in W."""
+    """Describes [signal]: channels, symbols, powers. Frequencies and symbol_rate in Hz, launch_power in W.
 
-    modulation: Literal[tuple(FORMATS)] = "qpsk"  # type: ignore[valid-type]  # names of a registry
-    symbol_rate: Annotated[float, values.in_unit("Hz", least=1, most=1e16)]
+    modulation, symbol_rate and rolloff are one value, or a tuple with one for each channel.
+    """
+
+    modulation: values.Modulations = "qpsk"
+    symbol_rate: values.Rates
     symbols: Annotated[StrictInt, Field(ge=16, le=values.MOST_SYMBOLS)]
     samples_per_symbol: Annotated[StrictInt, Field(ge=2, le=values.MOST_SYMBOLS)]
-    rolloff: Annotated[float, Field(ge=0, le=1, strict=True)] = 0.1
+    rolloff: values.Rolloffs = 0.1
     launch_power: values.Powers  # a number, a tuple with one per channel, or a tuple of such tuples per mode
     waveform: values.InputFile | None = None
     channels: Annotated[values.Count, Field(le=values.MOST_CHANNELS)] | None = None
@@ -211,7 +213,15 @@ class SignalTable(values.RunFileTable):
     @property
     def wdm_grid(self) -> WdmGrid:
         """Return the channels and the sampling of the field as a `WdmGrid`."""
-        return WdmGrid(self.grid, self.symbol_rate, self.samples_per_symbol, self.symbols, self.centre)
+        rates = self.ascending("symbol_rate")
+        return WdmGrid(self.grid, rates, self.samples_per_symbol, self.symbols, self.centre)
+
+    def ascending(self, key: str) -> Any:
+        """Return the value of ``key``: one, or a tuple with one for each channel by ascending frequency."""
+        value = one_or_each(key, getattr(self, key), len(self.grid), lambda item: item)
+        if not isinstance(value, tuple) or self.frequencies is None:
+            return value
+        return tuple(value[k] for k in np.argsort(self.frequencies, kind="stable"))
 
     @property
     def powers(self) -> np.ndarray:
@@ -248,7 +258,8 @@ class SignalTable(values.RunFileTable):
                 makes = f"{self.spacing:g} Hz given makes {steps:.3g} channels"
                 raise InputError(f"spacing: {makes}; allowed: up to {values.MOST_CHANNELS}")
         try:
-            self.wdm_grid.check(self.rolloff)
+            self.wdm_grid.check(self.ascending("rolloff"))
+            self.ascending("modulation")
         except InputError as error:
             key, _, text = str(error).partition(": ")
             own = {"last": "last_frequency", "frequencies": "frequencies" if self.frequencies else "spacing"}

@@ -1,5 +1,6 @@
 """Define the types of run-file values (quantities with units, counts, powers, files) and run-file tables."""
 
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Self
@@ -11,6 +12,7 @@ from pydantic import BeforeValidator, Field, PlainValidator, StrictInt
 from wavefabric.base.errors import InputError, one_value
 from wavefabric.base.units import EXAMPLES, quantity, show
 from wavefabric.optics.fibre.beta import BETA_UNITS
+from wavefabric.optics.signal.constellation import Constellation
 from wavefabric.optics.signal.transmitter import MOST_POWER
 
 
@@ -86,6 +88,31 @@ def _lengths(value: Any, info: pydantic.ValidationInfo) -> float | list[float]:
     return [_read(each, info, "m", above=0, most=1e9) for each in value]
 
 
+def _fraction(value: Any, info: pydantic.ValidationInfo) -> float:
+    """Return a plain number from 0 to 1; ValueError for anything else."""
+    right = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not right or not 0 <= value <= 1:
+        finite = "from 0" if right and value < 0 else "up to 1" if right and value > 1 else "a finite number"
+        raise ValueError(f"{show(value)} given; allowed: {finite if right else 'a number'}")
+    return float(value)
+
+
+def _format(value: Any, info: pydantic.ValidationInfo) -> str:
+    """Return the name of a modulation format; ValueError for anything else."""
+    try:
+        return Constellation(value).name
+    except InputError as error:
+        raise ValueError(str(error).partition(": ")[2]) from None
+
+
+def _each(value: Any, info: pydantic.ValidationInfo, read: Callable) -> Any:
+    """Read one value, or a list as a tuple with one for each channel."""
+    value = value.tolist() if hasattr(value, "tolist") else value
+    if isinstance(value, (list, tuple)) and value:
+        return tuple(read(item, info) for item in value)
+    return read(value, info)
+
+
 def _powers(value: Any, info: pydantic.ValidationInfo) -> float | tuple:
     """Read a power, a list with one per channel, or a list per mode with one power or one per channel."""
 
@@ -124,6 +151,10 @@ Seed = Annotated[StrictInt, Field(ge=0, lt=2**63)]
 InputFile = Annotated[Path, BeforeValidator(_file)]
 Powers = Annotated[Any, PlainValidator(_powers)]
 Betas = Annotated[tuple[float, ...], PlainValidator(_betas)]
+#: One value, or a tuple with one for each channel.
+Rates = Annotated[Any, PlainValidator(partial(_each, read=partial(_read, unit="Hz", least=1, most=1e16)))]
+Rolloffs = Annotated[Any, PlainValidator(partial(_each, read=_fraction))]
+Modulations = Annotated[Any, PlainValidator(partial(_each, read=_format))]
 Groups = Annotated[int | list[int], PlainValidator(partial(_counts, keywords=()))]
 Spans = Annotated[str | list[int], PlainValidator(partial(_counts, keywords=("each", "end")))]
 

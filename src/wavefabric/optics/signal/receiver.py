@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from types import NoneType
 from typing import Any
 
@@ -15,6 +15,7 @@ from wavefabric.optics.fibre.random_coupling import ModeMixing
 from wavefabric.optics.signal import recovery
 from wavefabric.optics.signal.amplifier import osnr_noise_density
 from wavefabric.optics.signal.constellation import information_rates
+from wavefabric.optics.signal.direct import detect
 from wavefabric.optics.signal.equaliser import Equaliser, equalise, mode_sets, windows
 from wavefabric.optics.signal.transmitter import (
     LOCAL_OSCILLATOR,
@@ -76,7 +77,7 @@ class Reception:
 
 @dataclass(frozen=True)
 class Receiver:
-    """Receives every mode and channel of a `Transmitter`'s signal coherently.
+    """Receives every mode and channel of a `Transmitter`'s signal: coherently, or intensities directly.
 
     White noise is added for the OSNR ``osnr_db`` (12.5 GHz, both polarisations; None for no noise), relative
     to the nominal received power, launch power × ``power_gain``: the same noise after any distance.
@@ -97,6 +98,10 @@ class Receiver:
     delays of the modes that are equalised together. Only their mean dispersion and delay are compensated
     before. ``linewidth`` (Hz) describes the local oscillators, each common to all modes of its channel
     (`laser_phase`); their phase noise is applied before dispersion is compensated.
+
+    Of ``"ook"`` and ``"pam4"`` a photodiode behind the matched filter, an optical one, gives the power of
+    both polarisations. Only the delay of each channel is compensated. Q² is that of the worst eye, the EVM
+    its inverse, and there are no information rates (`detect`).
     """
 
     transmitter: Transmitter
@@ -119,7 +124,12 @@ class Receiver:
         choice("phase", self.phase, recovery.PHASES)
         tracked = None if self.phase == "none" else self.phase_window
         vars(self).update(linewidth=check_linewidth(self.linewidth), tracked=tracked)
-        recovery.check_phase(self.phase, self.transmitter.format.name)
+        for form in self.transmitter.formats:
+            recovery.check_phase(self.phase, form.name)
+            if form.direct and self.equaliser is not None:
+                raise InputError(
+                    f"equaliser: given for {form.name}, which has direct detection; allowed: none"
+                )
         size = self.phase_window
         if size is not None and not (isinstance(size, int) and size > 1):
             raise InputError(f"phase_window: {quoted(size)} given, 2 or more symbols allowed")
@@ -149,9 +159,13 @@ class Receiver:
         whole("modes", modes, local.stop, 10**6)
         if outside := [each for each in pairs if each[0] not in local or not 0 <= each[1] < grid.channels]:
             raise InputError(f"keep: {outside[0]} given, below {(modes, grid.channels)} allowed")
+        if len(self.transmitter.parts) > 1:
+            return self._receive_parts(device, field, (length, beta, inverse_mixing), request)
         if inverse_mixing is not None:
             instance("inverse_mixing", inverse_mixing, ModeMixing)
             inverse_mixing.check_rows(field.shape[0])
+            if self.transmitter.format.direct:
+                raise InputError("inverse_mixing: given for direct detection; allowed: None")
         beta = np.zeros((modes, 4)) if beta is None else numbers(beta, "", "beta")
         if beta.ndim != 2 or len(beta) != modes or not np.isfinite(beta).all():
             raise InputError(f"beta: shape {beta.shape} given, finite numbers for {modes} modes allowed")
@@ -168,8 +182,10 @@ class Receiver:
                 pair = inverse_mixing.mode(device, field, k)
             return bands.received(device.fft(pair), mode, channels, length, beta[mode], noise[mode])
 
-        control = None
-        if self.equaliser is None:
+        control, recovered = None, None
+        if self.transmitter.format.direct:
+            detected = self._detected(device, cut, bands.matched, local, request)
+        elif self.equaliser is None:
             recovered = self._recovered(device, cut, bands.matched, local)
         else:
             sets = mode_sets(request.joint, modes, local, request.control.size if request.control else 1)
@@ -179,7 +195,12 @@ class Receiver:
             control = request.control if sets[0].start < local.start or sets[-1].stop > local.stop else None
             parts = windows(device, sets, local, grid, cut, field.nbytes, control)
             recovered = self._equalised(device, parts, bands.matched, self.equaliser)
-        measures, points = self._measured(device, recovered, modes, local, pairs, request.progress, control)
+        if recovered is None:
+            measures, points = np.zeros((6, modes, grid.channels)), detected[1]
+            measures[:, local.start : local.stop] = detected[0]
+        else:
+            kept = local, pairs, request.progress, control
+            measures, points = self._measured(device, recovered, modes, *kept)
         measures[:4, powers == 0] = np.nan
         error, wrong, mutual, gmi, delay, turns = measures[:, local.start : local.stop]
         # An error of exactly zero would give an infinite Q² and a warning: keep it finite.
@@ -188,12 +209,34 @@ class Receiver:
         lost, offset = error >= self._lost_frame_error(), turns / grid.duration
         for mode, channel in np.argwhere(lost)[:1]:
             others = f" (and {lost.sum() - 1} more)" if lost.sum() > 1 else ""
-            where = f"mode {local[mode] + 1}, channel {channel + 1}{others}"
+            where = f"mode {local[mode] + 1}, channel {grid.stream_numbers[channel] + 1}{others}"
             what = "Q² means nothing there; check seed, length and dispersion, or take"
             taps = "taps that hold the delays" if self.equaliser else "a clock"
             request.warn(f"receiver: no frame found in {where}: {what} more OSNR, symbols, or {taps}")
         measured = np.sqrt(error), wrong, ber, mutual, gmi, delay, offset, lost
         return ReceiverResult(10 * np.log10(snr), *measured, points)
+
+    def _receive_parts(self, device, field, link: tuple, request: Reception) -> ReceiverResult:
+        """Receive the channels of each of `Transmitter.parts` in turn; return the results of all channels.
+
+        ``link`` has the arguments ``length``, ``beta`` and ``inverse_mixing`` of `receive`.
+        """
+        parts, results, points = self.transmitter.parts, {}, {}
+        for number, (channels, part) in enumerate(parts):
+
+            def progress(done: int, rows: int, number: int = number) -> None:
+                if request.progress is not None:
+                    request.progress((number * rows + done) // len(parts), rows)
+
+            keep = [(mode, k) for mode, c in request.keep for k in np.flatnonzero(channels == c)]
+            options = vars(request) | {"keep": keep, "progress": progress}
+            result = replace(self, transmitter=part).receive(device, field, *link, **options)
+            points |= {(mode, int(channels[k])): symbols for (mode, k), symbols in result.points.items()}
+            for name in (each.name for each in fields(result) if each.name != "points"):
+                values = getattr(result, name)
+                shape = len(values), self.transmitter.grid.channels
+                results.setdefault(name, np.zeros(shape, values.dtype))[:, channels] = values
+        return ReceiverResult(**results, points=points)
 
     def _lost_frame_error(self) -> float:
         """Return the EVM² of symbols unrelated to the sent ones; a frame that reaches it counts as lost.
@@ -233,6 +276,19 @@ class Receiver:
         if control:
             measures = control.sum(measures)
             points = {k: v for part in control.all_gather(points) for k, v in part.items() if k[0] in local}
+        return measures, points
+
+    def _detected(self, device, cut: Callable, matched, local: range, request: Reception):
+        """Detect intensities; return the values of `_measured` for this rank's modes, and its dictionary."""
+        form, channels = self.transmitter.format, self.transmitter.grid.channels
+        measures, points = np.full((6, len(local), channels), np.nan), {}
+        for k, mode in enumerate(local):
+            sent = self.transmitter.row_symbols(device, 2 * mode)
+            (error, wrong, delay), currents = detect(device, cut(mode) * matched, form, sent)
+            measures[[0, 1, 4, 5], k] = error, wrong, delay, np.zeros(channels)
+            points |= {key: currents[[key[1]] * 2].astype(complex) for key in request.keep if key[0] == mode}
+            if request.progress is not None:
+                request.progress(2 * (k + 1), 2 * len(local))
         return measures, points
 
     def _recovered(self, device, cut: Callable, matched, local: range):
@@ -292,7 +348,8 @@ class Receiver:
         if self.osnr_db is None:
             return
         grid, order = self.transmitter.grid, np.argsort(self.transmitter.grid.bins)
-        middles = (grid.bins[order][1:] + grid.bins[order][:-1]) / 2
+        half = grid.half_widths(self.transmitter.rolloff)[order]
+        middles = (grid.bins[order][1:] - half[1:] + grid.bins[order][:-1] + half[:-1]) / 2
         nearest = order[np.searchsorted(middles, np.fft.fftfreq(grid.samples, 1 / grid.samples))]
         powers = self.transmitter.powers(first_mode + field.shape[0] // 2)
         for k in range(field.shape[0]):
@@ -331,7 +388,8 @@ class _Bands:
         around = signed[0] - grid.bins[0]
         #: Matched filter over a window, (2 symbols,).
         self.matched = xp.asarray(root_raised_cosine(around / grid.symbols, transmitter.rolloff))
-        if linewidth:
+        self._direct = transmitter.format.direct
+        if linewidth and not self._direct:
             self._phase_factor = laser_turn(device, grid, linewidth, seed, LOCAL_OSCILLATOR)
 
     def received(self, spectrum, mode: int, channels: slice, length: float, beta, density):
@@ -347,8 +405,14 @@ class _Bands:
             window = device.fft(device.ifft(window) * self._phase_factor[channels])
         if length and beta.any():
             w, phase = self._omega[channels], 0.0
-            for order in range(len(beta), 0, -1):  # opposite phase of 1 m of fibre
-                phase = w * (float(beta[order - 1]) / math.factorial(order) - phase)
+            if self._direct:  # only the delay of the channel's centre: the slope of its phase there
+                centre, slope = w[:, :1], 0.0
+                for order in range(len(beta), 0, -1):
+                    slope = float(beta[order - 1]) / math.factorial(order - 1) - centre * slope
+                phase = w * slope
+            else:
+                for order in range(len(beta), 0, -1):  # opposite phase of 1 m of fibre
+                    phase = w * (float(beta[order - 1]) / math.factorial(order) - phase)
             window *= device.xp.exp(1j * length * phase)
         if density is not None:
             scale = device.xp.asarray(np.sqrt(density * grid.sample_rate * grid.samples))[channels, None]

@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from wavefabric.base.errors import InputError
-from wavefabric.optics.signal.constellation import Constellation
+from wavefabric.optics.signal.constellation import DIRECT, Constellation
 
 CLOCKS = ("auto", "square-law", "data-aided", "none")
 #: Smaller offsets, in turns per window, are left to the carrier-phase recovery.
@@ -18,7 +18,7 @@ _END = 32
 _HALF_A_TURN = 4 / math.pi**2
 PHASES = ("auto", "viterbi-viterbi", "blind-search", "data-aided", "none")
 #: Number of test phases per quarter turn in the blind search, by bits per symbol.
-_TEST_PHASES = {2: 32, 4: 32, 6: 64}
+_TEST_PHASES = {2: 32, 4: 32, 6: 64, 8: 128, 10: 256}
 #: Weight of a symbol itself in the window of the blind search, against 1 of each neighbour.
 BLIND_OWN = 1.0
 
@@ -151,7 +151,8 @@ def steady(xp, symbols, sent):
 
 def check_phase(method: str, format_name: str, key: str = "phase") -> None:
     """Raise InputError if the modulation format does not allow the phase recovery ``method``."""
-    wrong = {"blind-search": format_name == "gaussian", "viterbi-viterbi": format_name != "qpsk"}
+    blind = format_name in ("gaussian", *DIRECT)
+    wrong = {"blind-search": blind, "viterbi-viterbi": format_name != "qpsk"}
     if wrong.get(method):
         raise InputError(f"{key}: '{method}' given for {format_name}, auto or data-aided allowed")
 

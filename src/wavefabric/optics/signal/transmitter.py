@@ -1,15 +1,17 @@
 """Generate root-raised-cosine WDM waveforms, exactly periodic, and the phase noise of lasers."""
 
 import math
+from copy import copy
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from wavefabric.base.arguments import instance, number, numbers
+from wavefabric.base.arguments import instance, number, numbers, within
 from wavefabric.base.errors import InputError, quoted
 from wavefabric.optics.signal.constellation import Constellation, constellation
-from wavefabric.optics.signal.wdm import WdmGrid
+from wavefabric.optics.signal.wdm import WdmGrid, one_or_each
 from wavefabric.runtime.device import philox
 
 #: Largest launch power, W.
@@ -38,32 +40,35 @@ class Transmitter:
     """Generates dual-polarisation, mode- and wavelength-multiplexed signals.
 
     Every polarisation of every mode and channel carries separate symbols, determined by
-    ``(seed, row, channel)`` alone: any device and any rank generates the same symbols. ``constellation`` is
-    ``"qpsk"``, ``"16qam"``, ``"64qam"`` or ``"gaussian"``; ``rolloff`` is the roll-off of the
-    root-raised-cosine pulses.
+    ``(seed, row, channel)`` alone: any device and any rank generates the same symbols. ``constellation`` is a
+    `Constellation` or its name, such as ``"16qam"``; ``rolloff`` is the roll-off of the root-raised-cosine
+    pulses. Both are one for all channels, or a list with one for each.
 
     ``launch_power`` is the mean power of a dual-polarisation signal, W or text such as ``"-1 dBm"``, per mode
     and channel: one value, or an array or lists that broadcast to (modes, channels), e.g. (channels,),
     (modes, 1). Each polarisation carries half of it: exactly for QPSK, in expectation over the symbols for
-    the other formats. A power of 0 leaves that signal dark.
+    the other formats. Intensities (OOK, PAM-4) have it in the first polarisation. A power of 0 leaves that
+    signal dark.
 
     ``linewidth`` (Hz, or text) of the channels' lasers gives each channel phase noise, common to all modes
     (`laser_phase`) and limited to a band of twice the symbol rate; 0 for none.
     """
 
     grid: WdmGrid
-    constellation: Constellation | str
-    rolloff: float
+    constellation: Any
+    rolloff: Any
     launch_power: Any
     seed: int = 1
     linewidth: Any = 0.0
-    format: Constellation = field(init=False, repr=False)  # the modulation format
+    format: Any = field(init=False, repr=False)  # `Constellation` of all channels, or a tuple of each one's
 
     def __post_init__(self):
         instance("grid", self.grid, WdmGrid)
-        form = constellation(self.constellation)
-        vars(self).update(constellation=form, format=form, rolloff=number(self.rolloff, "", "rolloff"))
-        self.grid.check(self.rolloff)
+        channels = self.grid.channels
+        form = one_or_each("constellation", self.constellation, channels, constellation)
+        rolloff = one_or_each("rolloff", self.rolloff, channels, lambda x: within(x, "", "rolloff", 0, 1))
+        vars(self).update(constellation=form, format=form, rolloff=rolloff)
+        self.grid.check(rolloff)
         philox.check_seed(self.seed)
         object.__setattr__(self, "linewidth", check_linewidth(self.linewidth))
         power = numbers(self.launch_power, "W", "launch_power")
@@ -82,51 +87,83 @@ class Transmitter:
             raise InputError(f"launch_power: {power.shape[0]} modes given, {modes} allowed")
         return np.broadcast_to(power, (modes, self.grid.channels))
 
+    @property
+    def formats(self) -> tuple[Constellation, ...]:
+        """Return the modulation format of each channel."""
+        return self.format if isinstance(self.format, tuple) else (self.format,) * self.grid.channels
+
+    @property
+    def rolloffs(self) -> np.ndarray:
+        """Return the roll-off of each channel, (channels,)."""
+        return np.broadcast_to(self.rolloff, self.grid.channels)
+
+    @cached_property
+    def parts(self) -> list[tuple[np.ndarray, "Transmitter"]]:
+        """Return the sets of channels alike in rate, roll-off and format: their indices and transmitter."""
+        kinds = list(zip(self.grid.symbol_rates.tolist(), self.rolloffs.tolist(), self.formats, strict=True))
+        if len(set(kinds)) == 1:
+            return [(np.arange(self.grid.channels), self)]
+        parts = []
+        for kind in dict.fromkeys(kinds):
+            channels, part = np.flatnonzero([each == kind for each in kinds]), copy(self)
+            _, rolloff, form = kind
+            values = {"grid": self.grid.part(channels.tolist()), "rolloff": rolloff}
+            if self.launch_power.ndim and self.launch_power.shape[-1] > 1:
+                values["launch_power"] = self.launch_power[..., channels]
+            vars(part).update(values, constellation=form, format=form)
+            parts.append((channels, part))
+        return parts
+
     def labels(self, device, row: int, channel: int):
         """Return the labels sent on ``row`` and ``channel``: int32 device array, shape (symbols,)."""
-        words = device.empty((self.grid.symbols,), np.uint32)
-        stream = philox.stream(philox.SYMBOLS, row, channel)
+        form, count = self.formats[channel], self.grid.channel_symbols[channel]
+        words = device.empty((count << form.shaped,), np.uint32)
+        stream = philox.stream(philox.SYMBOLS, row, self.grid.stream_numbers[channel])
         device.kernels(philox.TABLE).philox_uint32(words, self.seed, stream, 0)
-        return (words & (len(self.format.points) - 1)).astype(np.int32)  # the lowest bits
+        return form.labels(device.xp, words)
 
     def symbols(self, device, row: int, channel: int):
         """Return the symbols sent on ``row`` and ``channel``: complex128 device array, shape (symbols,)."""
-        if self.format.digital:
-            return self.format.map(device.xp, self.labels(device, row, channel))
-        out = device.zeros((self.grid.symbols,), np.complex128)
-        stream = philox.stream(philox.SYMBOLS, row, channel)
+        if (form := self.formats[channel]).digital:
+            return form.map(device.xp, self.labels(device, row, channel))
+        out = device.zeros((self.grid.channel_symbols[channel],), np.complex128)
+        stream = philox.stream(philox.SYMBOLS, row, self.grid.stream_numbers[channel])
         device.kernels(philox.TABLE).add_complex_normal(out, 1.0, self.seed, stream, 0)
         return out
 
     def row_symbols(self, device, row: int):
-        """Return the symbols of all channels of ``row``: complex128, shape (channels, symbols)."""
+        """Return the symbols of all channels of ``row``, alike in rate: complex128, (channels, symbols)."""
         return device.xp.stack([self.symbols(device, row, c) for c in range(self.grid.channels)])
 
     def fill(self, device, field, first_row: int = 0, modes: int | None = None, progress=None) -> None:
         """Write the waveforms of global rows ``first_row`` … into ``field`` (rows, N), √W, complex.
 
         ``modes`` is the number of spatial modes of the whole field, by default up to the last row of
-        ``field``; ``progress(rows_done, rows)`` is called after each row. Symbol n of every channel is
-        centred on sample n × samples_per_symbol.
+        ``field``; ``progress(rows_done, rows)`` is called after each row. Symbol n of a channel of rate R is
+        centred on the time n/R, at sample n × samples_per_symbol if the rate is the lowest.
         """
         if field.ndim != 2 or field.shape[1] != self.grid.samples:
             raise InputError(f"field: shape {field.shape} given, (rows, {self.grid.samples}) allowed")
-        grid, xp = self.grid, device.xp
         rows = field.shape[0]
-        half = grid.half_width(self.rolloff)
+        modes = modes or (first_row + rows + 1) // 2
+        if len(self.parts) > 1:
+            self._fill_parts(device, field, first_row, modes, progress)
+            return
+        grid, xp = self.grid, device.xp
+        half = int(grid.half_widths(self.rolloff)[0])
         offsets = np.arange(-half, half + 1)
         bins = xp.asarray((grid.bins[:, None] + offsets) % grid.samples)
         tiled = xp.asarray(offsets % grid.symbols)
         # Parseval: this gain gives a channel of unit-energy symbols unit mean power.
         shape = xp.asarray(root_raised_cosine(offsets / grid.symbols, self.rolloff) * grid.samples_per_symbol)
-        amplitude = np.sqrt(self.powers(modes or (first_row + rows + 1) // 2) / 2)
+        amplitude = np.sqrt(self.powers(modes) / 2)
         spectrum = device.zeros((grid.samples,), field.dtype)
         laser = grid, self.linewidth, self.seed, TRANSMITTER
         phase_factor = laser_turn(device, *laser) if self.linewidth else None
         for k in range(rows):
             row = first_row + k
             sent = device.fft(self.row_symbols(device, row))
-            gain = xp.asarray(amplitude[row // 2])[:, None]
+            gain = xp.asarray(amplitude[row // 2] * self.format.polarisations[row % 2])[:, None]
             if phase_factor is None:
                 # Channels never share a bin (WdmGrid.check), and the bins are the same for every row.
                 spectrum[bins] = (sent[:, tiled] * (shape * gain)).astype(field.dtype)
@@ -140,6 +177,17 @@ class Transmitter:
             field[k][...] = device.ifft(spectrum)
             if progress is not None:
                 progress(k + 1, rows)
+
+    def _fill_parts(self, device, field, first_row: int, modes: int, progress) -> None:
+        """Write each row as the sum of the waveforms of `parts`."""
+        waveform = device.empty((1, self.grid.samples), field.dtype)
+        for k in range(field.shape[0]):
+            field[k] = 0
+            for _, part in self.parts:
+                part.fill(device, waveform, first_row + k, modes)
+                field[k] += waveform[0]
+            if progress is not None:
+                progress(k + 1, field.shape[0])
 
 
 def check_linewidth(linewidth: Any) -> float:
@@ -169,6 +217,6 @@ def laser_phase(grid: WdmGrid, linewidth: float, seed: int, laser: int, channel:
 
 def laser_turn(device, grid: WdmGrid, linewidth: float, seed: int, laser: int):
     """Return the factor exp(−i phase) of each channel's field from its ``laser``: (channels, 2 symbols)."""
-    phases = [laser_phase(grid, linewidth, seed, laser, channel) for channel in range(grid.channels)]
+    phases = [laser_phase(grid, linewidth, seed, laser, channel) for channel in grid.stream_numbers]
     # The carrier is exp(−iω₀t), so the phase has the same negative sign.
     return device.xp.asarray(np.exp(-1j * np.array(phases)))

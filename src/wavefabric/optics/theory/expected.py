@@ -119,24 +119,29 @@ def expected_quality(
     some = replace(options, channels=options.channels or some)
     stepped = nli if options == exact else {0: zero} | interference_after(*link, some)
     rows = 2 * np.repeat(sizes, sizes)[:, None]
-    out = {}
-    for n, budget in zip([0, *numbers], budgets(line, receiver, [0, *numbers]), strict=True):
-        loaded = zero
-        if receiver.osnr_db is not None:
-            loaded = 2 * grid.symbol_rate * osnr_noise_density(receiver.osnr_db, budget.nominal) * powers
-        signal, passed = powers * budget.gain * budget.kept, budget.passed
-        noise = (
-            nli[n] * passed,
-            zero + budget.ase,
-            loaded,
-            _filled(grid.offsets, stepped[n] - nli[n]) * passed,
-        )
-        error = np.maximum(sum(noise), 0) / np.where(signal > 0, signal, np.inf)
-        recovery = signal * added_error(receiver, error, rows, abs(budget.dispersion)[:, None])
-        if receiver.equaliser is None:
-            recovery = recovery + powers * budget.gain * budget.smeared
-        out[f"span_{n}" if n else "back_to_back"] = Expectation(budget.distance, signal, *noise, recovery)
-    return out
+    positions, distances = [0, *numbers], {}
+    levels: dict[int, Any] = {n: np.zeros((6, *powers.shape)) for n in positions}
+    numerical = {n: _filled(grid.offsets, stepped[n] - nli[n]) for n in positions}
+    for channels, part in transmitter.parts:
+        alike, sent = replace(receiver, transmitter=part), powers[:, channels]
+        for n, budget in zip(positions, budgets(line, alike, positions), strict=True):
+            gain = np.broadcast_to(budget.gain, powers.shape)[:, channels]
+            ase = np.broadcast_to(budget.ase, powers.shape)[:, channels]
+            loaded = np.zeros_like(sent)
+            if receiver.osnr_db is not None:
+                density = osnr_noise_density(receiver.osnr_db, budget.nominal)
+                loaded = 2 * part.grid.symbol_rate * density * sent
+            signal = sent * gain * budget.kept
+            passed = budget.passed
+            noise = nli[n][:, channels] * passed, ase, loaded, numerical[n][:, channels] * passed
+            error = np.maximum(sum(noise), 0) / np.where(signal > 0, signal, np.inf)
+            recovery = signal * added_error(alike, error, rows, abs(budget.dispersion)[:, None])
+            if receiver.equaliser is None:
+                recovery = recovery + sent * gain * budget.smeared
+            levels[n][:, :, channels] = signal, *noise, recovery
+            distances[n] = budget.distance
+    named = [(f"span_{n}" if n else "back_to_back", n) for n in positions]
+    return {name: Expectation(distances[n], *list(levels[n])) for name, n in named}
 
 
 @dataclass(frozen=True, eq=False)
@@ -303,6 +308,8 @@ def _decisions(form: Constellation, error: float) -> tuple[float, float]:
     density = np.exp(-(far**2) / 2) / math.sqrt(2 * math.pi)
     chance = np.diff(scipy.special.ndtr(far), axis=1)
     # Means of a d, e d and d² over levels a sent, noise e and decisions d for a + e.
-    kept, noise = (sent * (chance @ sent)).mean(), -sigma * (np.diff(density, axis=1) @ sent).mean()
-    square = 2 * (0.5 + sigma**2) * (chance @ sent**2).mean() - 2 * (kept + noise) ** 2
+    prior = form.probabilities
+    kept = (prior * sent * (chance @ sent)).sum()
+    noise = -sigma * (prior * (np.diff(density, axis=1) @ sent)).sum()
+    square = 2 * (0.5 + sigma**2) * (prior * (chance @ sent**2)).sum() - 2 * (kept + noise) ** 2
     return square, 2 * kept - noise / sigma**2

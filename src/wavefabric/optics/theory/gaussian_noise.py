@@ -36,7 +36,6 @@ import numpy as np
 from wavefabric.base.arguments import instance, within
 from wavefabric.base.errors import InputError
 from wavefabric.optics.fibre.fibre import Array, Fibre
-from wavefabric.optics.signal.constellation import Constellation
 from wavefabric.optics.signal.transmitter import Transmitter
 from wavefabric.optics.theory.line import LinkLine, Spans
 from wavefabric.optics.theory.response import Accumulation, Steps
@@ -83,24 +82,32 @@ def nonlinear_interference(
     for each in dict.fromkeys(line.parts):
         within(float(each.fibre.alpha.max() * each.length), "", "alpha x length", 0, 1000)
     fibre, (parts, repeats) = line.reference, line.repeated
+    if any(form.direct for form in transmitter.formats):
+        raise InputError("transmitter: intensities given; allowed: formats with coherent detection")
     options = options or Options()
     grid, rate = transmitter.grid, options.sample_rate
     order = np.argsort(grid.offsets)
-    comb = Comb(grid.offsets[order], grid.symbol_rate, transmitter.rolloff)
+    rates = grid.symbol_rates[order]
+    comb = Comb.of(grid.offsets[order], rates, transmitter.rolloffs[order])
     channels = range(grid.channels) if options.channels is None else options.channels
     if bad := [c for c in channels if not 0 <= c < grid.channels]:
         raise InputError(f"channels: {bad[0]} given; allowed: 0 to {grid.channels - 1}")
     if fibre.gamma == 0 or not line.length:
         return np.zeros((fibre.modes, grid.channels))
     received = np.flatnonzero(np.isin(order, channels))
-    kinds = _kinds(fibre, transmitter.powers(fibre.modes)[:, order] / 2 / grid.symbol_rate, line, comb)
+    kinds = _kinds(fibre, transmitter.powers(fibre.modes)[:, order] / 2 / rates, line, comb)
     spread, areas = walk_off(kinds, comb), overlap_areas(comb)
     # The phased array resolves mismatches of 1/(n L), which delays turn into frequencies.
     reach = repeats * sum(each.length * abs(each.scale) for each in kinds[0].stretches)
-    scale = min(1 / (4 * math.pi * reach * max(spread, 1e-18)), comb.rate)
+    finest = 1 / (4 * math.pi * reach * max(spread, 1e-18))
     aliases = (0.0, float(rate), -float(rate)) if rate else (0.0,)
-    window, symbols = options.phase_window, options.symbols
-    nodes = [nodes_of(comb, received, scale, window, symbols, alias) for alias in aliases]
+    nodes = []
+    for kind in np.unique(comb.kinds[received]):
+        some, symbol_rate = received[comb.kinds[received] == kind], float(comb.rates[kind])
+        symbols = options.symbols and options.symbols * (symbol_rate / grid.lowest_rate)
+        fixed = comb, some, min(finest, symbol_rate), options.phase_window, symbols
+        nodes += [nodes_of(*fixed, alias) for alias in aliases]
+    moments = np.array([form.excess_moments for form in transmitter.formats])[order]
     net = np.ones((fibre.modes, grid.channels))
     for each in parts * repeats:
         net = net * each.gain
@@ -111,31 +118,31 @@ def nonlinear_interference(
         accumulation = Accumulation(j.stretches, repeats, line.coherent, options.steps)
         for part in nodes:
             sums = Sums(comb, part, j, accumulation, spread, areas)
-            form = transmitter.format if options.modulation and not part.alias else Constellation("gaussian")
+            excess = moments * bool(options.modulation and not part.alias)
             for i in kinds:
-                mixed = _interference(sums, i, squares, form)
-                by_row[np.ix_(i.rows, order[received])] += net[np.ix_(i.rows // 2, order[received])] * mixed
+                mixed, channels = _interference(sums, i, squares, excess), order[part.received[:: part.each]]
+                by_row[np.ix_(i.rows, channels)] += net[np.ix_(i.rows // 2, channels)] * mixed
     return by_row[0::2] + by_row[1::2]
 
 
-def _interference(sums: Sums, i: RowKind, squares: np.ndarray, form: Constellation) -> np.ndarray:
+def _interference(sums: Sums, i: RowKind, squares: np.ndarray, excess: np.ndarray) -> np.ndarray:
     """Return the interference that rows ``sums.j`` cause in the rows of ``i``, W, (rows of i, channels).
 
-    It is without the net gain of the link. ``squares`` (2M, 2M) are (γκ)² between field rows.
+    It is without the net gain of the link. ``squares`` (2M, 2M) are (γκ)² between field rows; ``excess``
+    (channels, 2) are Φ4 and Φ6 of the formats.
     """
     self_power = np.diagonal(squares)[i.rows] * (i is sums.j)
     other_power = squares[np.ix_(i.rows, sums.j.rows)].sum(axis=1) - self_power
     mixed, slow = sums.gaussian(i)
     # Slow phase noise of a row on itself has two halves: f1 ≈ f, and f2 ≈ f.
     cross, itself = mixed - slow, 2 * (mixed - 2 * slow)
-    if form.digital:
-        energy = abs(form.points) ** 2
-        fourth, sixth = (energy**2).mean() - 2, (energy**3).mean() - 9 * (energy**2).mean() + 12
-        excess = fourth * sums.correlated(i)
-        cross += excess
+    if excess.any():
+        correlated = sums.correlated(i, excess[:, 0])
+        cross += correlated
         if i is sums.j:
             pairs, triples, mean = sums.self_correlated()
-            itself += 4 * excess + fourth * pairs + sixth * triples - fourth**2 * mean
+            fourth, sixth = excess[sums.nodes.received[:: sums.nodes.each]].T
+            itself += 4 * correlated + fourth * pairs + sixth * triples - fourth**2 * mean
     return np.outer(other_power, cross) + np.outer(self_power, itself)
 
 
@@ -145,7 +152,7 @@ def _kinds(fibre: Fibre, density: np.ndarray, line: LinkLine, comb: Comb) -> lis
     ``density`` (modes, channels) is the power of a row over the symbol rate, in W/Hz.
     """
     density = np.ascontiguousarray(density)
-    half = float(abs(comb.centres).max()) + comb.rate
+    half = float(abs(comb.centres).max() + comb.rates.max())
     stretches = [line.stretches(mode, density[mode], half) for mode in range(fibre.modes)]
     keys = np.column_stack([fibre.beta, density, np.array(stretches).reshape(fibre.modes, -1)])
     _, modes, kind = np.unique(keys, axis=0, return_index=True, return_inverse=True)

@@ -32,11 +32,23 @@ legendre = lru_cache(64)(np.polynomial.legendre.leggauss)
 
 
 class Comb(NamedTuple):
-    """Describes channels: ``centres`` (C,), ascending, in Hz from the fibre's centre, and their pulse."""
+    """Describes channels: ``centres`` (C,), ascending, in Hz from the fibre's centre, and their pulses."""
 
     centres: np.ndarray
-    rate: float  # symbol rate, Hz
-    rolloff: float
+    kinds: np.ndarray  # kind of each channel's pulse, (C,)
+    rates: np.ndarray  # symbol rate of each kind, Hz
+    rolloffs: np.ndarray  # roll-off of each kind
+
+    @classmethod
+    def of(cls, centres: Array, rates: Array, rolloffs: Array) -> "Comb":
+        """Return the comb of channels with these symbol rates (Hz) and roll-offs, each (C,)."""
+        pulses, kinds = np.unique(np.stack([rates, rolloffs]), axis=1, return_inverse=True)
+        return cls(centres, kinds.reshape(-1), *map(np.ascontiguousarray, pulses))
+
+    @property
+    def widest(self) -> float:
+        """Return the width of the widest spectrum, Hz."""
+        return float((self.rates * (1 + self.rolloffs)).max())
 
 
 class Nodes(NamedTuple):
@@ -78,19 +90,22 @@ def window_weights(window: int, centre_weight: float | None = None) -> np.ndarra
     return weights / weights.sum()
 
 
-def _self_nodes(offset: float, comb: Comb, scale: float, window: int | None, symbols: int | None) -> Array:
+def _self_nodes(
+    offset: float, pulse: tuple[float, float], scale: float, window: int | None, symbols: float | None
+) -> Array:
     """Return the nodes for light in the same channel: offsets f1 − f, weights, slow fractions, (3, X).
 
-    f is ``offset`` Hz above the channel's centre. A slow fraction is that of slow phase noise, which
-    carrier-phase recovery removes. Nodes are Gauss–Legendre in asinh(x/scale), with x = f1 − f: dense at x =
-    0.
+    f is ``offset`` Hz above the channel's centre; ``pulse`` is its symbol rate and roll-off. A slow fraction
+    is that of slow phase noise, which carrier-phase recovery removes. Nodes are Gauss–Legendre in
+    asinh(x/scale), with x = f1 − f: dense at x = 0.
     """
-    slowest = comb.rate / symbols / 2 if symbols else 0.0
+    rate, rolloff = pulse
+    slowest = rate / symbols / 2 if symbols else 0.0
     # Beyond two zeros of the window's response its side lobes cancel.
-    slower = max(slowest, 2 * comb.rate / (window or 64))
+    slower = max(slowest, 2 * rate / (window or 64))
     parts = []
     for sign in (-1, 1):
-        corner, edge = (comb.rate * (1 + end) / 2 - sign * offset for end in (-comb.rolloff, comb.rolloff))
+        corner, edge = (rate * (1 + end) / 2 - sign * offset for end in (-rolloff, rolloff))
         bounds = np.maximum.accumulate([0.0, *np.clip([slowest, slower, corner], 0, edge), edge])
         ends = np.arcsinh(bounds / scale)
         for k, count in enumerate(OWN):
@@ -101,43 +116,48 @@ def _self_nodes(offset: float, comb: Comb, scale: float, window: int | None, sym
             tracked = np.full(count, float(k == 0))
             if k == 1 and window and window < (symbols or math.inf):
                 # The carrier-phase estimate removes 1 − |1 − W(x)|², W the response of its sliding window.
-                lags = np.multiply.outer(nodes / comb.rate, np.arange(-window, window + 2))
+                lags = np.multiply.outer(nodes / rate, np.arange(-window, window + 2))
                 tracked = 1 - abs(1 - np.exp(-2j * np.pi * lags) @ window_weights(window)) ** 2
             parts.append((sign * nodes, weights, tracked))
     products = np.concatenate(parts, axis=1)
-    products[1] *= root_raised_cosine((offset + products[0]) / comb.rate, comb.rolloff) ** 2
-    products[1] *= comb.rate / products[1].sum()
+    products[1] *= root_raised_cosine((offset + products[0]) / rate, rolloff) ** 2
+    products[1] *= rate / products[1].sum()
     return products
 
 
 def nodes_of(
-    comb: Comb, channels: np.ndarray, scale: float, window: int | None, symbols: int | None, alias: float
+    comb: Comb, channels: np.ndarray, scale: float, window: int | None, symbols: float | None, alias: float
 ) -> Nodes:
-    """Return the quadrature nodes for the interference in ``channels`` (indices).
+    """Return the quadrature nodes for the interference in ``channels`` (indices), of one kind of pulse.
 
     ``scale`` (Hz) is the width of the finest structure of the mixing strength |μ|² over x = f1 − f.
     ``window`` is the number of symbols of the carrier-phase estimate, None for one phase over the sequence.
     ``symbols`` is the length of the sequence, whose mean phase is known, None if endless. By aliasing, light
     at f + ``alias`` (Hz) appears at f.
     """
-    offset, fraction = spectral_nodes(RECEIVED, comb.rolloff)
-    beside, far = (spectral_nodes(count, comb.rolloff) for count in (BESIDE, FAR))
-    inside = [(u, _self_nodes(u, comb, scale, window, symbols)) for u in offset * comb.rate]
+    pulses = list(zip(comb.rates.tolist(), comb.rolloffs.tolist(), strict=True))
+    rate, rolloff = pulse = pulses[comb.kinds[channels[0]]]
+    offset, fraction = spectral_nodes(RECEIVED, rolloff)
+    beside, far = ([spectral_nodes(count, end) for _, end in pulses] for count in (BESIDE, FAR))
+    inside = [(u, _self_nodes(u, pulse, scale, window, symbols)) for u in offset * rate]
     rows = []
     for c in channels:
         offsets = comb.centres - comb.centres[c] - alias
         for u, own in inside:
             parts = [] if alias else [np.vstack([own, np.full(own.shape[1], c)])]
             for other in np.flatnonzero(offsets):
-                v, part = beside if abs(offsets[other]) < 2.5 * comb.rate else far
-                x = offsets[other] - u + comb.rate * v
-                parts.append(np.stack([x, part * comb.rate, 0 * v, 0 * v + other]))
+                kind = comb.kinds[other]
+                other_rate = pulses[kind][0]
+                near = abs(offsets[other]) < 1.25 * (rate + other_rate)
+                v, part = beside[kind] if near else far[kind]
+                x = offsets[other] - u + other_rate * v
+                parts.append(np.stack([x, part * other_rate, 0 * v, 0 * v + other]))
             rows.append(np.concatenate(parts, axis=1))
     longest = max(row.shape[1] for row in rows)
     padded = [np.pad(row, ((0, 0), (0, longest - row.shape[1]))) for row in rows]
     x, weight, slow, channel = np.stack(padded, axis=1)
-    f = np.add.outer(comb.centres[channels], offset * comb.rate).reshape(-1)
-    weights, received = np.tile(fraction * comb.rate, len(channels)), np.repeat(channels, len(offset))
+    f = np.add.outer(comb.centres[channels], offset * rate).reshape(-1)
+    weights, received = np.tile(fraction * rate, len(channels)), np.repeat(channels, len(offset))
     return Nodes(f, weights, received, x, weight, slow, channel.astype(int), alias, len(offset), 2 * sum(OWN))
 
 
@@ -172,21 +192,29 @@ def _sum(kernel: str, *arguments) -> None:
 
 def walk_off(kinds: list[RowKind], comb: Comb) -> float:
     """Return the largest difference of group delay between any two frequencies of any two rows, s/m."""
-    wide = comb.rate * (1 + comb.rolloff)
+    wide = comb.widest
     f = np.linspace(comb.centres[0] - wide, comb.centres[-1] + wide, 129)
     return float(np.ptp([dispersion(kind.row.beta, f)[1] for kind in kinds]))
 
 
 def overlap_areas(comb: Comb) -> Array:
-    """Return the overlap integral (Hz) of the spectra of two channels for 1025 distances: (2, 1025).
+    """Return the overlap integral (Hz) of two channels' spectra for 1025 distances: (2, kinds, kinds, 1025).
 
-    The first row is that of two raised cosines, the second that of two roots of them. Distances are from 0 to
-    the width of a spectrum.
+    The first is that of two raised cosines, the second that of two roots of them. Distances are from 0 to
+    the width of the wider spectrum.
     """
-    width = 1 + comb.rolloff
-    root = root_raised_cosine(((np.arange(8192) + 0.5) / 8192 - 0.5) * width, comb.rolloff)
-    areas = [[g[8 * k :] @ g[: 8192 - 8 * k] for k in range(1025)] for g in (root**2, root)]
-    return comb.rate * width / 8192 * np.array(areas)
+    count, middles = len(comb.rates), (np.arange(8192) + 0.5) / 8192 - 0.5
+    areas = np.zeros((2, count, count, 1025))
+    for a, b in np.ndindex(count, count):
+        ratio = comb.rates[b] / comb.rates[a]
+        width = max(1 + comb.rolloffs[a], (1 + comb.rolloffs[b]) * ratio)
+        one = root_raised_cosine(middles * width, float(comb.rolloffs[a]))
+        other = root_raised_cosine(middles * width / ratio, float(comb.rolloffs[b]))
+        for power, out in ((2, areas[0]), (1, areas[1])):
+            f, g = one**power, other**power
+            sums = np.array([f[8 * k :] @ g[: 8192 - 8 * k] for k in range(1025)])
+            out[a, b] = comb.rates[a] * width / 8192 * sums
+    return areas
 
 
 @dataclass(frozen=True, eq=False)
@@ -206,7 +234,7 @@ class Sums:
 
     @cached_property
     def _amplitude(self) -> list[Table]:
-        most = 2 * math.pi * self.comb.rate * (1 + self.comb.rolloff) * self.spread
+        most = float((2 * math.pi * self.comb.rates * (1 + self.comb.rolloffs)).max()) * self.spread
         floor = self.accumulation.matched
         return self.accumulation.amplitude_tables(min(max(most, floor), 2 * CORRELATED * floor))
 
@@ -229,27 +257,33 @@ class Sums:
         _sum("interference_double", self.nodes, self.comb, self.areas[0], rows, self._power, sums)
         return self._received(sums)
 
-    def correlated(self, i: RowKind) -> Array:
-        """Return the factor of Φ4 in the interference, W: that of pairs of fields from the same symbols.
+    def correlated(self, i: RowKind, excess: Array) -> Array:
+        """Return the part of the interference, W, due to pairs of fields from the same symbols.
 
-        It is ∫ G_i |∫ √(G_j G_j) μ|²/R, less slow phase noise, with the symbol rate R. The inner integral is
-        over pairs f2, f3 in one channel of j, and f1 is in the received channel. The result depends on the
-        delay between the two channels, and hardly on the channels themselves: it is interpolated over delay,
-        with β2 at the middle of all channels.
+        It is the sum over channels of Φ4 ∫ G_i |∫ √(G_j G_j) μ|²/R, less slow phase noise, with Φ4 of each
+        channel in ``excess`` and its symbol rate R. The inner integral is over pairs f2, f3 in one channel of
+        j, and f1 is in the received channel. The integral depends on the delay between the two channels, and
+        hardly on the channels themselves: it is interpolated over delay, with β2 at the middle of all
+        channels.
         """
         comb, channel_nodes = self.comb, self.nodes.received[:: self.nodes.each]
         walks = np.subtract.outer(i.row.delays[channel_nodes], self.j.row.delays)
         curvatures = np.array([dispersion(k.row.beta, comb.centres.mean())[2] for k in (i, self.j)])
-        within = max(abs(curvatures[0]), abs(curvatures[1])) * 2 * math.pi * comb.rate / 4
+        within = max(abs(curvatures[0]), abs(curvatures[1])) * 2 * math.pi * float(comb.rates.max()) / 4
         scale = max(within, float(abs(walks).max()) / 1e3, 1e-24)
         low, high = np.arcsinh(walks.min() / scale), np.arcsinh(walks.max() / scale)
-        grid = np.linspace(low - 0.1, high + 0.1, _WALKS)
-        rest = self.nodes, comb, self.areas[1], curvatures
-        parts = np.zeros((len(self._amplitude), _WALKS))
-        for part, table in zip(parts, self._amplitude, strict=True):
-            _sum("correlation_double", scale * np.sinh(grid), *rest, table, part)
-        mixed = scipy.interpolate.CubicSpline(grid, parts.sum(axis=0))(np.arcsinh(walks / scale))
-        return i.row.density[channel_nodes] / comb.rate * (mixed @ self.j.row.density**2)
+        grid, total = np.linspace(low - 0.1, high + 0.1, _WALKS), 0.0
+        for kind, rate in enumerate(comb.rates):
+            rest = self.nodes, int(np.argmax(comb.kinds == kind)), comb, self.areas[1], curvatures
+            parts = np.zeros((len(self._amplitude), _WALKS))
+            for part, table in zip(parts, self._amplitude, strict=True):
+                _sum("correlation_double", scale * np.sinh(grid), *rest, table, part)
+            curve = scipy.interpolate.CubicSpline(grid, parts.sum(axis=0))
+            for fourth in np.unique(excess[comb.kinds == kind]):
+                alike = np.flatnonzero((comb.kinds == kind) & (excess == fourth))
+                mixed = curve(np.arcsinh(walks.take(alike, axis=1) / scale)) @ self.j.row.density[alike] ** 2
+                total = total + fourth * (i.row.density[channel_nodes] / rate * mixed)
+        return np.asarray(total)
 
     def self_correlated(self) -> tuple[Array, Array, Array]:
         """Return the terms of the received channel on itself, W, by which Φ4, Φ6 and Φ4² are multiplied.
@@ -258,7 +292,9 @@ class Sums:
         |∬ √(G G G) μ|²/R²; and the part of the latter that is in phase with the symbol.
         """
         row, comb, n = self.j.row, self.comb, self.nodes
-        root = root_raised_cosine((n.f - comb.centres[n.received]) / comb.rate, comb.rolloff)
+        kind = comb.kinds[n.received[0]]
+        rate = comb.rates[kind]
+        root = root_raised_cosine((n.f - comb.centres[n.received]) / rate, float(comb.rolloffs[kind]))
         pairs = triples = mean = 0.0
         for table in self._amplitude:
             sums: Array = np.zeros((2, len(n.f)), complex)
@@ -267,4 +303,4 @@ class Sums:
             triples += self._received(abs(sums[1]) ** 2)
             mean += abs(self._received(sums[1] / root)) ** 2
         cube = row.density[n.received[:: n.each]] ** 3
-        return cube * pairs / comb.rate, cube * triples / comb.rate**2, cube * mean / comb.rate**3
+        return cube * pairs / rate, cube * triples / rate**2, cube * mean / rate**3

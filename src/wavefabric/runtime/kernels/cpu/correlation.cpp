@@ -25,15 +25,15 @@ struct Mismatch {
 };
 
 // Integral of sqrt(g) mu du, g the product of one channel's spectrum at u + d/2 and u - d/2; `inner` knots on the flat part.
-static Complex product(double d, Mismatch mismatch, Index inner, const Comb &comb, const Amplitude &table) {
-    const double high = (comb.width() - fabs(d)) / 2, rounded = comb.rolloff * comb.rate, edge = high < rounded ? high : rounded;
+static Complex product(double d, Mismatch mismatch, Index inner, Pulse pulse, const Amplitude &table) {
+    const double high = (pulse.width() - fabs(d)) / 2, rounded = pulse.rolloff * pulse.rate, edge = high < rounded ? high : rounded;
     Complex total = {0, 0};
     double u = -high, g = 0, at = 0;
     Integrals<Complex> here = {{0, 0}, {0, 0}, {0, 0}};
     for (Index k = 0; k < 2 * EDGE + inner + 1; ++k) {
         const double u1 = knot(k, -high, high, edge, inner);
         if (k > 0 && u1 <= u) continue;
-        const double g1 = sqrt(raised_cosine(u1 - d / 2, comb) * raised_cosine(u1 + d / 2, comb));
+        const double g1 = sqrt(raised_cosine(u1 - d / 2, pulse) * raised_cosine(u1 + d / 2, pulse));
         const double at1 = mismatch.at(u1), h = u1 - u, step = at1 - at;
         const Integrals<Complex> there = amplitude(table, at1);
         if (k > 0 && fabs(step) < 0.5 * table.step)
@@ -48,18 +48,21 @@ static Complex product(double d, Mismatch mismatch, Index inner, const Comb &com
     return total;
 }
 
-// Integral of sqrt(g) mu df2, f2 and f3 = f2 + d in one channel; `middle`: the mismatch at their middle, `slope`: its slope, 1/(m Hz).
-static Complex difference(double d, double middle, double slope, const Comb &comb, Counted<const double> roots,
+// Integral of sqrt(g) mu df2, f2 and f3 = f2 + d in `channel`; `middle`: the mismatch at their middle, `slope`: its slope, 1/(m Hz).
+static Complex difference(double d, double middle, double slope, Index channel, const Comb &comb, Counted<const double> roots,
                           const Amplitude &table) {
-    if (fabs(slope) * (comb.width() - fabs(d)) < 2 * table.step)  // 1/6 of the fastest turn
-        return overlap(d, comb, roots) * amplitude(table, middle).value;
-    return product(d, {middle, slope, 0, 0}, 1, comb, table);
+    const Pulse pulse = comb.pulse(channel);
+    if (fabs(d) >= pulse.width()) return {0, 0};
+    if (fabs(slope) * (pulse.width() - fabs(d)) < 2 * table.step)  // 1/6 of the fastest turn
+        return overlap(d, pulse.width(), comb.table(roots, channel, channel)) * amplitude(table, middle).value;
+    return product(d, {middle, slope, 0, 0}, 1, pulse, table);
 }
 
-// `out` += integral over f and f1 of one channel of |integral of sqrt(g) mu df2|^2, f2 and f3 in another, less slow phase noise.
+// `out` += integral over f and f1 of one channel of |integral of sqrt(g) mu df2|^2, f2 and f3 in `other`, less slow phase noise.
 // `walks` (s/m): delays of the first channel's centre less the second's, with one sum in `out` for each; `curvatures`: beta2 of both.
+// `other` is any channel of the second's pulse.
 // Within a channel only beta2 is taken into account.
-static void correlation(Thread thread, Counted<const double> walks, Nodes nodes, Comb comb, Counted<const double> roots,
+static void correlation(Thread thread, Counted<const double> walks, Nodes nodes, Index other, Comb comb, Counted<const double> roots,
                         Counted<const double> curvatures, Amplitude table, Counted<double> out) {
     for (Index t = thread.first(walks.count); t < thread.last(walks.count); ++t)
         for (Index n = 0; n < nodes.each; ++n) {
@@ -67,7 +70,7 @@ static void correlation(Thread thread, Counted<const double> walks, Nodes nodes,
             for (Index k = 0; k < nodes.inside; ++k) {
                 const Index i = n * nodes.columns() + k;
                 const double d = nodes.x[i], middle = 2 * PI * d * (walks[t] + 2 * PI * curvatures[0] * (u + d / 2));
-                const double value = square(difference(d, middle, -4 * PI * PI * d * curvatures[1], comb, roots, table));
+                const double value = square(difference(d, middle, -4 * PI * PI * d * curvatures[1], other, comb, roots, table));
                 out[t] += nodes.weights[n] * nodes.weight[i] * (1 - nodes.slow[i]) * value;
             }
         }
@@ -91,11 +94,11 @@ static void channel_correlation(Thread t, Nodes nodes, Comb comb, Counted<const 
             const double fourth = k[4] + higher_orders(k, 4, row.beta.count, w, 4);
             const double bend = 4 * PI * PI * second, flat = 2 * phase(row.beta, middle) - third - here;
             const Mismatch even = {flat, 0, bend, 4 * square(square(PI)) / 3 * fourth};
-            out[n].re += nodes.weight[i] * square(product(2 * (middle - centre), even, BENT, comb, table));
-            const double root = sqrt(raised_cosine(f3 - centre, comb));
+            out[n].re += nodes.weight[i] * square(product(2 * (middle - centre), even, BENT, comb.pulse(mine), table));
+            const double root = sqrt(raised_cosine(f3 - centre, comb.pulse(mine)));
             if (!(root > 0)) continue;
             const double walk = 2 * PI * d * row.delays[mine], slope = -4 * PI * PI * d * row.curvatures[mine];
-            const Complex value = difference(d, third - here - walk, slope, comb, roots, table);
+            const Complex value = difference(d, third - here - walk, slope, mine, comb, roots, table);
             out[count + n] = out[count + n] + nodes.weight[i] / root * value;
         }
     }

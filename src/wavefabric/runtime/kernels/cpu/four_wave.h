@@ -26,13 +26,34 @@ template <>
 struct Take<Row> : Record<Row, Counted<const double>, Counted<const double>, Counted<const double>, Counted<const double>,
                           Counted<const double>> {};
 
-// Channels in ascending order: centres in Hz from the fibre's centre, symbol rate, roll-off.
-struct Comb {
-    Counted<const double> centres;
+// Spectrum of a channel: symbol rate and roll-off of its pulses.
+struct Pulse {
     double rate, rolloff;
     double width() const { return rate * (1 + rolloff); }
 };
-template <> struct Take<Comb> : Record<Comb, Counted<const double>, double, double> {};
+
+// Points of each table of `overlap`: distances from 0 to the width of the wider spectrum.
+constexpr Index OVERLAPS = 1025;
+
+// Channels in ascending order: centres in Hz from the fibre's centre, kind of each one's pulse; symbol rate and roll-off of a kind.
+struct Comb {
+    Counted<const double> centres;
+    Counted<const Index> kinds;
+    Counted<const double> rates, rolloffs;
+    Pulse pulse(Index channel) const { return {rates[kinds[channel]], rolloffs[kinds[channel]]}; }
+    double widest() const {
+        double width = 0;
+        for (Index k = 0; k < rates.count; ++k) width = fmax(width, Pulse{rates[k], rolloffs[k]}.width());
+        return width;
+    }
+    // The table for `overlap` of two channels among `areas`, (kinds, kinds, OVERLAPS).
+    const double *table(Counted<const double> areas, Index one, Index other) const {
+        return areas.data + (kinds[one] * rates.count + kinds[other]) * OVERLAPS;
+    }
+};
+template <>
+struct Take<Comb>
+    : Record<Comb, Counted<const double>, Counted<const Index>, Counted<const double>, Counted<const double>> {};
 
 // Frequencies f (F), and for each the offsets x = f1 - f (F, X), as `wavefabric.optics.theory.sums.Nodes`.
 struct Nodes {
@@ -62,8 +83,8 @@ FN double phase(Counted<const double> beta, double f) {
 }
 
 // Raised-cosine spectrum of a channel at f Hz from its centre; 1 in the flat part, whose ends belong to it if there are no edges.
-FN double raised_cosine(double f, const Comb &comb) {
-    const double edge = comb.rolloff > 1e-9 ? comb.rolloff : 1e-9, roll = (fabs(f) / comb.rate - (1 - comb.rolloff) / 2) / edge;
+FN double raised_cosine(double f, Pulse pulse) {
+    const double edge = pulse.rolloff > 1e-9 ? pulse.rolloff : 1e-9, roll = (fabs(f) / pulse.rate - (1 - pulse.rolloff) / 2) / edge;
     return roll <= 0 ? 1.0 : roll >= 1 ? 0.0 : 0.5 + 0.5 * cos(PI * roll);
 }
 
@@ -96,10 +117,10 @@ FN double knot(Index k, double low, double high, double edge, Index inner) {
     return low + edge + (high - low - 2 * edge) * (double)(k - EDGE) / (double)inner;
 }
 
-// Integral of the product of two channels' spectra d Hz apart, interpolated from `areas` at 0 ... their full width.
-FN double overlap(double d, const Comb &comb, Counted<const double> areas) {
-    const double t = fabs(d) / comb.width() * (double)(areas.count - 1);
+// Integral of the product of two channels' spectra d Hz apart, interpolated from `areas` at 0 ... `width`, that of the wider one.
+FN double overlap(double d, double width, const double *areas) {
+    const double t = fabs(d) / width * (double)(OVERLAPS - 1);
     Index cell = (Index)t;
-    if (cell > areas.count - 2) cell = areas.count - 2;
+    if (cell > OVERLAPS - 2) cell = OVERLAPS - 2;
     return areas[cell] + (t - (double)cell) * (areas[cell + 1] - areas[cell]);
 }

@@ -37,20 +37,23 @@ static double rectangle(double middle, double change, double area, const Power &
     return area * (power(table, middle + reach).once - power(table, middle - reach).once) / (2 * reach);
 }
 
-// Integral of g |mu|^2 over one channel with centre f2, where f2 + x lies d Hz from the centre of the channel of f3.
-static double pair(double x, double base, double f2, double d, const Comb &comb, Counted<const double> beta, const Power &table,
-                   double area) {
-    const double wide = comb.width() / 2, low = d < 0 ? -wide - d : -wide, high = d > 0 ? wide - d : wide;
+// Integral of g |mu|^2 over a channel with centre f2 and the pulse `second`, where f2 + x lies d Hz from the centre of the channel of
+// f3, of the pulse `third`.
+static double pair(double x, double base, double f2, double d, Pulse second, Pulse third, Counted<const double> beta,
+                   const Power &table, double area) {
+    const double reach2 = second.width() / 2, reach3 = third.width() / 2;
+    const double low = -reach3 - d > -reach2 ? -reach3 - d : -reach2, high = reach3 - d < reach2 ? reach3 - d : reach2;
     double at = base + phase(beta, f2 + low) - phase(beta, f2 + low + x);
     const double slope = (base + phase(beta, f2 + high) - phase(beta, f2 + high + x) - at) / (high - low);
     if (table.period > 0) at -= rint((at + slope * (high - low) / 2) / table.period) * table.period;
-    const double rounded = comb.rolloff * comb.rate, half = (high - low) / 2, edge = half < rounded ? half : rounded;
-    double total = 0, mass = 0, v = low, g = comb.rolloff == 0 ? 1.0 : 0.0;
+    const double rounded2 = second.rolloff * second.rate, rounded3 = third.rolloff * third.rate, half = (high - low) / 2;
+    const double rounded = rounded2 > rounded3 ? rounded2 : rounded3, edge = half < rounded ? half : rounded;
+    double total = 0, mass = 0, v = low, g = rounded == 0 ? 1.0 : raised_cosine(low, second) * raised_cosine(low + d, third);
     Integrals<double> here = power(table, at);
     for (Index k = 1; k < 2 * EDGE + 2; ++k) {
         const double next = knot(k, low, high, edge, 1), h = next - v;
         if (h <= 0) continue;
-        const double g1 = raised_cosine(next, comb) * raised_cosine(next + d, comb), step = slope * h;
+        const double g1 = raised_cosine(next, second) * raised_cosine(next + d, third), step = slope * h;
         const Integrals<double> there = power(table, at + step);
         mass += h * (g + g1) / 2;
         if (fabs(step) < 2 * table.step) total += h * (g + g1) / 2 * power(table, at + step / 2).value;
@@ -63,32 +66,46 @@ static double pair(double x, double base, double f2, double d, const Comb &comb,
     return mass > 0 ? total * area / mass : 0.0;
 }
 
-// Integral of P_j(f2) P_j(f2 + x) |mu|^2 df2 over all channels.
+// Integral of P_j(f2) P_j(f2 + x) |mu|^2 df2 over all channels. `ALIKE`: all have one pulse.
+template <bool ALIKE>
 static double act(double x, double base, const Comb &comb, Counted<const double> areas, const Row &row, const Power &table) {
-    const double width = comb.width();
+    const double widest = comb.widest();
     double total = 0;
     const Index count = comb.centres.count;
     for (Index c2 = 0, low = 0; c2 < count; ++c2) {
         const double third = comb.centres[c2] + x;
-        while (low < count && comb.centres[low] <= third - width) ++low;
-        for (Index c3 = low; c3 < count && comb.centres[c3] < third + width; ++c3) {
+        const Pulse pulse2 = comb.pulse(c2);
+        const double width2 = pulse2.width();
+        while (low < count && comb.centres[low] <= third - widest) ++low;
+        for (Index c3 = low; c3 < count && comb.centres[c3] < third + widest; ++c3) {
             const double both = row.density[c2] * row.density[c3], d = third - comb.centres[c3];
+            const Pulse pulse3 = ALIKE ? pulse2 : comb.pulse(c3);
+            const double width3 = ALIKE ? width2 : pulse3.width(), wider = ALIKE ? 0 : width3 - width2;
+            const double mean = ALIKE ? width2 : (width2 + width3) / 2;
+            if (!ALIKE && fabs(d) > mean) continue;
             // Estimate the pair's mean mismatch and its change across the pair, well enough to choose a formula.
             double middle = base + row.phases[c2] - row.phases[c3] - PI * d * (row.delays[c2] + row.delays[c3]);
             double slope = row.delays[c2] - row.delays[c3] - PI * d * (row.curvatures[c2] + row.curvatures[c3]);
+            double both_wide = mean - fabs(d);
+            if (!ALIKE && wider != 0) {  // the middle of what they share is not half way between the centres
+                const double shift = 2 * PI * copysign(fmin(fabs(wider) / 4, fabs(d) / 2), d * wider);
+                middle += shift * (row.delays[c2] - row.delays[c3]);
+                slope += shift * (row.curvatures[c2] - row.curvatures[c3]);
+                both_wide = fmin(both_wide, fmin(width2, width3));
+            }
             slope *= 2 * PI;
-            const double change = fabs(slope * (width - fabs(d)));
+            const double change = fabs(slope * both_wide);
             bool wraps = table.period > 0 && fabs(middle) + change > table.period / 2;
             if (wraps && change < table.period / 2) {
                 middle -= rint(middle / table.period) * table.period;
                 wraps = fabs(middle) + change > table.period / 2;
             }
             if (both == 0 || (!wraps && fabs(middle) - change > table.negligible)) continue;
-            const double area = overlap(d, comb, areas);
+            const double area = overlap(d, wider > 0 ? width3 : width2, ALIKE ? areas.data : comb.table(areas, c2, c3));
             // Pairs whose mismatch exceeds its change across the pair are treated as rectangles.
             if (wraps ? change > 8 * table.period : fabs(middle) > change)
                 total += both * rectangle(middle, slope * area, area, table);
-            else total += both * pair(x, base, comb.centres[c2], d, comb, row.beta, table, area);
+            else total += both * pair(x, base, comb.centres[c2], d, pulse2, pulse3, row.beta, table, area);
         }
     }
     return total;
@@ -98,13 +115,15 @@ static double act(double x, double base, const Comb &comb, Counted<const double>
 static void interference(Thread t, Nodes nodes, Comb comb, Counted<const double> areas, Row row_i, Row row_j, Power table,
                          Counted<double> out) {
     const Index columns = nodes.columns();
+    const bool alike = comb.rates.count == 1;
     for (Index n = t.first(nodes.f.count); n < t.last(nodes.f.count); ++n) {
         const double here = phase(row_i.beta, nodes.f[n]);
         for (Index i = n * columns; i < (n + 1) * columns; ++i) {
             const double scale = nodes.weight[i] * row_i.density[nodes.channel[i]];
             if (!(scale > 0)) continue;
             const double base = phase(row_i.beta, nodes.f[n] + nodes.alias + nodes.x[i]) - here;
-            const double value = scale * act(nodes.x[i], base, comb, areas, row_j, table);
+            const double value = scale * (alike ? act<true>(nodes.x[i], base, comb, areas, row_j, table)
+                                        : act<false>(nodes.x[i], base, comb, areas, row_j, table));
             out[n] += value;
             out[nodes.f.count + n] += value * nodes.slow[i];
         }
