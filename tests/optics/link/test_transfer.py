@@ -108,3 +108,10 @@ def test_loss_by_mode_is_that_of_the_elements():
     assert 3 < figures.mode_dependent_loss_db[0] < 6
     total = (10 ** (figures.gains_db / 10)).mean(axis=1)
     np.testing.assert_allclose(total, 1, rtol=1e-12)
+
+
+def test_filters_that_pass_nothing_leave_delays_and_loss():
+    fibre, narrow = {"kind": "fibre", "length": "1 km"}, {"kind": "filter", "bandwidth": "1 GHz", "order": 9}
+    figures = modal_figures(settings(link={"length": None, "element": [fibre, narrow]}), 5)
+    assert figures.mode_dependent_loss_db == pytest.approx(0, abs=1e-9)
+    assert np.isfinite(figures.delays).all()

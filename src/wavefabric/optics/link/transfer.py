@@ -54,11 +54,11 @@ class ModalFigures:
         return np.ptp(self.gains_db, axis=1)
 
 
-def transfer_matrices(path: LinkPath, offsets: Array) -> np.ndarray:
+def transfer_matrices(path: LinkPath, offsets: Array, filters: bool = True) -> np.ndarray:
     """Return the transfer matrices of a link without the Kerr effect: complex128, (F, 2M, 2M).
 
     ``offsets`` (F,) are optical frequencies relative to the middle of the channels, Hz. Filters count with
-    their shape about the nearest channel.
+    their shape about the nearest channel, unless ``filters`` is false.
     """
     offsets = np.asarray(offsets, float)
     frequencies, rows = path.grid.centre_frequency + offsets, path.fibre.rows
@@ -76,7 +76,7 @@ def transfer_matrices(path: LinkPath, offsets: Array) -> np.ndarray:
             gain = np.tile(element.row_gains(path), (len(offsets), 1))
             if isinstance(element, LinkAmplifier):
                 gain = gain * np.repeat(np.exp(element.log_spectrum(path, frequencies)), 2, axis=1)
-            elif isinstance(element, BandFilter):
+            elif isinstance(element, BandFilter) and filters:
                 nearest = np.abs(offsets[:, None] - path.grid.offsets).argmin(axis=1)
                 passed = element.amplitude(offsets - path.grid.offsets[nearest])
                 passed = passed * element.passed(path.grid)[nearest]
@@ -129,7 +129,9 @@ def modal_figures(
     half = (band if width is None else number(width, "Hz", "width")) / 2
     offsets = np.linspace(-half, half, count) if count > 1 else np.zeros(1)
     step = _derivative_step(path)
-    before, middle, after = (transfer_matrices(path, offsets + k * step) for k in (-0.5, 0.0, 0.5))
+    # The shape of filters is common to all rows, and may be 0.
+    around = (offsets + k * step for k in (-0.5, 0.0, 0.5))
+    before, middle, after = (transfer_matrices(path, each, filters=False) for each in around)
     # T(ω + δ/2) T(ω − δ/2)⁻¹ = exp(iδ G) to second order, G the group-delay operator.
     turns = np.linalg.eigvals(after @ np.linalg.inv(before))
     common = np.exp(1j * np.angle(turns.mean(axis=1, keepdims=True)))
