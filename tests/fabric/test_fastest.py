@@ -141,6 +141,7 @@ def test_four_planes_are_as_fast_as_one_switch(collective):
     assert four.bound.seconds == pytest.approx(one.bound.seconds, rel=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("collective", "halves", "words"),
     [("all-gather", 1, "3 steps, 7 rounds, 6 pieces"), ("all-reduce", 2, "6 steps, 14 rounds, 48 pieces")],
@@ -240,6 +241,7 @@ def test_messages_avoid_the_slow_links_of_a_dgx_1():
     assert direct.seconds > 4 * fastest.cost.seconds
 
 
+@pytest.mark.slow
 @settings(max_examples=15)
 @given(st.data())
 def test_all_to_alls_over_any_links_take_no_less_than_the_bound(data):
@@ -275,6 +277,7 @@ def test_small_arrays_of_two_ndv2_take_as_long_as_te_ccl_says():
     assert fastest.cost.seconds < 4.46e-6
 
 
+@pytest.mark.slow
 def test_an_all_to_all_of_unequal_sizes_meets_the_bound_of_the_busiest_gpu():
     sizes = np.random.default_rng(3).integers(0, 9, (16, 16))
     fastest = fastest_schedule("all-to-all", load("switch:16"), GIB, ArrayCut(elements=sizes))

@@ -66,6 +66,7 @@ def test_other_operations_have_the_algorithms_of_nccl(collective):
     assert "nccl-tests" in fitted.source
 
 
+@pytest.mark.slow
 def test_each_kind_of_links_has_its_own_bandwidth():
     start = load("nodes:2x4")
     speed = {"network": 0.5, "nvlink": 0.8}

@@ -87,6 +87,7 @@ def test_only_the_interferers_format_counts_between_channels():
     assert outer == pytest.approx(both, rel=1e-3)
 
 
+@pytest.mark.slow
 def test_noise_is_that_of_each_matched_filter():
     receiver = Receiver(sent("qpsk"), osnr_db=20)
     last = expected_quality(FIBRE, receiver, Spans("80 km", 2), noise_figure_db=5)["span_2"]

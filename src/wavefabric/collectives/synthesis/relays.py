@@ -158,8 +158,8 @@ class _Program:
         """Return how many ``parts`` of messages take each route, near ``fractions``, and the time in s."""
         counts = np.floor(fractions * parts + 1e-6)
         busy, loads = self._busy(counts / parts), csc_array(self._loads @ self._use)
-        left = np.rint(parts - np.bincount(self._message, counts, self._size.size)).astype(int)
-        for message in np.repeat(order := np.argsort(-self._size, kind="stable"), left[order]).tolist():
+        missing = np.rint(parts - np.bincount(self._message, counts, self._size.size)).astype(int)
+        for message in np.repeat(order := np.argsort(-self._size, kind="stable"), missing[order]).tolist():
             routes = np.flatnonzero((self._message == message) & (fractions > 1e-9))
             added = loads[:, routes].toarray() * (self._size[message] / parts)
             best = int(np.argmin(np.where(added > 0, busy[:, None] + added, 0).max(axis=0)))
@@ -213,7 +213,7 @@ class _Program:
 
     def _shortest(self, length: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the length of each message's shortest route by the ``length`` of pairs, and the routes."""
-        n, (source, here) = self._ranks, self._ends
+        n, (source, node) = self._ranks, self._ends
         table, before = np.full((n, n), inf), []
         table[tuple(self._pairs.T)] = length
         far = np.where(np.eye(n, dtype=bool), 0.0, inf)
@@ -223,13 +223,13 @@ class _Program:
             before.append(np.where(nearest < far, via, -1))
             far = np.minimum(far, nearest)
         if (lost := np.isinf(far[self._ends])).any():
-            a, b = source[lost][0], here[lost][0]
+            a, b = source[lost][0], node[lost][0]
             raise InputError(f"links: no way from rank {a} to rank {b}; allowed: links that join the ranks")
         over = np.full((source.size, self._hops), -1)
         for hop in range(self._hops - 1, -1, -1):
-            via = before[hop][source, here]
-            over[:, hop] = np.where(via >= 0, self._pair[via, here], -1)
-            here = np.where(via >= 0, via, here)
+            via = before[hop][source, node]
+            over[:, hop] = np.where(via >= 0, self._pair[via, node], -1)
+            node = np.where(via >= 0, via, node)
         over = np.take_along_axis(over, np.argsort(over < 0, axis=1, kind="stable"), axis=1)
         return far[self._ends], np.column_stack((np.arange(source.size), over))
 

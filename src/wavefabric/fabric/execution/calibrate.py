@@ -131,13 +131,13 @@ def _rows(fabric: Fabric, table: NcclTestsTable, model: str, algorithms: Sequenc
     possible = NCCL_ALGORITHMS[table.collective]
     choices("algorithms", algorithms, possible)
     every = candidates_on(fabric, table.collective, range(table.ranks), pieces=_PIECES)
-    wanted = (each for each in every.choices if each.algorithm in (algorithms or possible))
-    rails = on_rails(wanted, node_grid(fabric, range(table.ranks)))
-    wanted = [each for each in rails if each in every.choices]
+    named = (each for each in every.choices if each.algorithm in (algorithms or possible))
+    rails = on_rails(named, node_grid(fabric, range(table.ranks)))
+    compared = [each for each in rails if each in every.choices]
     refusals = "; ".join(every.left_out[each] for each in algorithms if each in every.left_out)
-    ensure(wanted, "algorithms", refusals, f"others of {', '.join(possible)}")
+    ensure(compared, "algorithms", refusals, f"others of {', '.join(possible)}")
     predictions: dict[Choice, Callable[[float, Fabric], float]] = {}
-    for choice, schedule in pool.candidates(table.collective, table.ranks, wanted):
+    for choice, schedule in pool.candidates(table.collective, table.ranks, compared):
         try:
             cost(schedule, fabric, 1.0, "alpha-beta")
         except InputError as error:  # such as switches that add up within nodes alone

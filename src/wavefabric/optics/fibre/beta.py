@@ -1,5 +1,6 @@
 """Convert dispersion coefficients β1, β2, …, given as numbers or as text with units, to SI arrays."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -25,3 +26,12 @@ def dispersion_coefficients(value: Any) -> NDArray[np.float64]:
         raise InputError(f"beta: rows of {counts} values; allowed: β1 … β15, as many for all modes")
     columns = zip(zip(*rows, strict=True), BETA_UNITS, strict=False)
     return np.stack([numbers(list(column), unit, "beta") for column, unit in columns], axis=1)
+
+
+def phases_of(beta: NDArray[np.float64], w: Any) -> NDArray[np.float64]:
+    """Return Σ β_n ω^n/n!, rad/m, of each mode's β1, β2, … (modes, orders) at ω = ``w``, rad/s.
+
+    The shape is (modes,) at one frequency, (modes, F) at F.
+    """
+    orders = np.arange(1, beta.shape[1] + 1)
+    return beta @ (np.power.outer(w, orders) / [math.factorial(n) for n in orders]).T

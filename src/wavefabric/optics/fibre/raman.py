@@ -95,8 +95,8 @@ class PowerEvolution:
         order = np.argsort(self.frequencies)
         loss = np.array([np.interp(f, self.frequencies[order], each[order]) for each in self.alpha.T])
         loss = (members.T @ loss / members.sum(axis=0)[:, None]).T
-        left = self.log_gain(frequencies=f)[..., None] - self.log_gain(z, f)
-        return (rate * np.exp(left - loss[..., None] * (self.length - z))) @ weights
+        ahead = self.log_gain(frequencies=f)[..., None] - self.log_gain(z, f)
+        return (rate * np.exp(ahead - loss[..., None] * (self.length - z))) @ weights
 
     def amplitude(self, frequencies: ArrayLike, start: float = 0.0, stop: float | None = None) -> Array:
         """Return each group's Raman field gain from ``start`` to ``stop`` (m) at F ``frequencies``: (G, F).

@@ -19,7 +19,7 @@ from wavefabric.optics.fibre.sources import fibre_from_csv, fibre_from_profile
 from wavefabric.optics.link.path import LinkPath
 from wavefabric.optics.propagation.phase_groups import exchange_form
 from wavefabric.optics.propagation.propagate import PropagationOptions
-from wavefabric.optics.propagation.rank_modes import split_modes
+from wavefabric.optics.propagation.rank_modes import RankModes, split_modes
 from wavefabric.optics.run_file.load import RunFile
 from wavefabric.optics.run_file.tables import DESIGN_WAVELENGTH, FibreTable
 from wavefabric.optics.run_file.values import POWER_FORMS
@@ -137,6 +137,13 @@ def _single_mode_fibre(run: RunFile, options: dict[str, Any], warn: Callable[[st
     band = SPEED_OF_LIGHT / run.signal.grid[-1], SPEED_OF_LIGHT / run.signal.grid[0]
     taylor = table_coefficients(table.dispersion_csv, SPEED_OF_LIGHT / centre, band, warn)
     return dataclasses.replace(fibre, beta=np.append(0.0, taylor)[None])
+
+
+def build_path(run: RunFile, fibres: dict[str, Fibre] | Fibre | None = None) -> LinkPath:
+    """Build the whole link of a run file on one rank; ``fibres`` are those of `build_fibres`, if built."""
+    fibres = fibres or build_fibres(run, lambda _: None)
+    modes = (fibres if isinstance(fibres, Fibre) else fibres["fibre"]).modes
+    return LinkPath(run, fibres, build_transmitter(run, modes), RankModes((0, modes)))
 
 
 def fibre_digest(fibre: Fibre) -> str:

@@ -53,19 +53,19 @@ class FibrePiece:
 
 
 class Lumped:
-    """Base class of lumped elements. Their ``path`` has what all elements share."""
-
-    def apply(self, path: LinkContext, device, A) -> None:
-        """Change the field ``A`` (local rows, N), √W, in place."""
-        raise NotImplementedError
-
-    def undo(self, path: LinkContext, device, A) -> None:
-        """Apply the inverse of `apply` to ``A`` in place, without the noise and without filters."""
-        raise NotImplementedError
+    """Base class of lumped elements, which change the power of rows. Their ``path`` has what all share."""
 
     def row_gains(self, path: LinkContext) -> np.ndarray:
         """Return the power gain of each field row for white light, (2M,)."""
         return np.ones(path.fibre.rows)
+
+    def apply(self, path: LinkContext, device, A) -> None:
+        """Change the field ``A`` (local rows, N), √W, in place."""
+        path.scale(device, A, np.sqrt(self.row_gains(path)))
+
+    def undo(self, path: LinkContext, device, A) -> None:
+        """Apply the inverse of `apply` to ``A`` in place, without the noise and without filters."""
+        path.scale(device, A, 1 / np.sqrt(self.row_gains(path)))
 
 
 class LinkAmplifier(Lumped):
@@ -102,7 +102,7 @@ class LinkAmplifier(Lumped):
             path.scale(device, A, np.sqrt(self.relative_gains(path)))
 
     def undo(self, path: LinkContext, device, A) -> None:
-        path.scale(device, A, 1 / np.sqrt(self.row_gains(path)))
+        super().undo(path, device, A)
         self._change_spectrum(path, device, A, -1)
 
     def log_spectrum(self, path: LinkContext, frequencies: Array) -> Array:
@@ -117,7 +117,6 @@ class LinkAmplifier(Lumped):
         """Apply (``sign`` 1) or undo (−1) the amplifier's gain tilt and the filter that flattens the gain."""
         if self.table.gain_tilt == 0 and not (self.table.gain_flattening and self.pieces):
             return
-
         modes = path.local_modes.range
         filter_band(device, A, path.grid, lambda f: sign * self.log_spectrum(path, f), modes)
 
@@ -130,12 +129,6 @@ class LumpedLoss(Lumped):
 
     def row_gains(self, path: LinkContext) -> np.ndarray:
         return self.gains
-
-    def apply(self, path: LinkContext, device, A) -> None:
-        path.scale(device, A, np.sqrt(self.gains))
-
-    def undo(self, path: LinkContext, device, A) -> None:
-        path.scale(device, A, 1 / np.sqrt(self.gains))
 
 
 class BandFilter(Lumped):
@@ -179,9 +172,6 @@ class BandFilter(Lumped):
                 A[row] = device.ifft(device.fft(A[row]) * transfer).astype(A.dtype)
 
         device.map_rows(A.shape[0], change)
-
-    def undo(self, path: LinkContext, device, A) -> None:
-        path.scale(device, A, np.full(path.fibre.rows, 1 / math.sqrt(self.gain)))
 
 
 class ModeCoupler(Lumped):

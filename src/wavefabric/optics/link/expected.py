@@ -14,14 +14,13 @@ from wavefabric.base.system.progress import warn
 from wavefabric.base.units import db
 from wavefabric.optics.fibre.fibre import Fibre
 from wavefabric.optics.fibre.raman import raman_tilt, tilt_bound
-from wavefabric.optics.link.build import build_fibres, build_receiver, build_transmitter
+from wavefabric.optics.link.build import build_path, build_receiver, build_transmitter
 from wavefabric.optics.link.elements import FibrePiece
 from wavefabric.optics.link.line import element_rows, line_of
 from wavefabric.optics.link.path import SPECTRAL, LinkPath
 from wavefabric.optics.link.received_signals import mean_db
 from wavefabric.optics.link.result import described_channels
 from wavefabric.optics.link.spectral_gain import overlap_of
-from wavefabric.optics.propagation.rank_modes import RankModes
 from wavefabric.optics.propagation.resonance import StepLimit, delay_spread, metres, step_limit
 from wavefabric.optics.run_file.elements import AmplifierElement
 from wavefabric.optics.run_file.load import RunFile, run_file
@@ -71,7 +70,7 @@ def warnings_before(
     long = [
         (piece.length / number / limits[piece.medium].step, piece.length / number, limits[piece.medium])
         for piece, number in steps.items()
-        if number is not None and _kerr(path.medium(piece).fibre)
+        if number is not None and has_kerr_effect(path.medium(piece).fibre)
     ]
     excess, step, limit = max(long, key=lambda each: each[0], default=(0.0, 0.0, None))
     if limit is not None and excess > 1:
@@ -103,9 +102,9 @@ def warnings_before(
     return warnings
 
 
-def _kerr(fibre: Fibre) -> bool:
+def has_kerr_effect(fibre: Fibre) -> bool:
     """Return whether a fibre has a Kerr effect, without which nothing depends on the step."""
-    return bool(fibre.gamma) and bool(fibre.kappa.any())
+    return bool((fibre.gamma * fibre.kappa).any())
 
 
 def _raman_left_out(settings: RunFile, path: LinkPath) -> str:
@@ -171,11 +170,9 @@ def expected_of(
     run = run_file(run)
     if key := left_out(run):
         warn(f"{key}: theory leaves it out; only a run has it")
-    fibres = fibres or build_fibres(run, lambda _: None)
-    fibre = fibres if isinstance(fibres, Fibre) else fibres["fibre"]
-    transmitter, solver = build_transmitter(run, fibre.modes), run.solver
-    receiver, grid = build_receiver(run, transmitter, fibre), transmitter.grid
-    path = LinkPath(run, fibres, transmitter, RankModes((0, fibre.modes)))
+    path, solver = build_path(run, fibres), run.solver
+    fibre, transmitter, grid = path.fibre, path.transmitter, path.grid
+    receiver = build_receiver(run, transmitter, fibre)
     line, options = line_of(path), Options(symbols=grid.symbols)
     half_band = float(abs(grid.offsets).max() + grid.symbol_rates.max())
     worst = max((line.compared(each.fibre, half_band)[2] for each in set(line.parts)), default=0.0)
@@ -199,11 +196,8 @@ def expected_elements(
 ) -> list[dict[str, Any]]:
     """Return what theory expects of the signal after each element of a link; see `element_rows`."""
     run = run_file(run)
-    fibres = fibres or build_fibres(run, lambda _: None)
-    fibre = fibres["fibre"]
-    transmitter = build_transmitter(run, fibre.modes)
-    path = LinkPath(run, fibres, transmitter, RankModes((0, fibre.modes)))
-    return element_rows(path, build_receiver(run, transmitter, fibre))
+    path = build_path(run, fibres)
+    return element_rows(path, build_receiver(run, path.transmitter, path.fibre))
 
 
 def group_expectations(expected: dict[str, Expectation], fibre: Fibre) -> list[dict[str, Any]]:

@@ -36,9 +36,9 @@ def line_of(path: LinkPath, every: bool = False) -> LinkLine:
     ends: list[int] = []
     shape = path.fibre.modes, path.grid.channels
     same: dict[Any, LinkPart] = {}  # equal parts are one object, so that a repetition is seen
-    start = 0
+    start, span_ends = 0, set(path.span_ends)
     for number in range(1, len(path.elements) + 1):
-        ended = every or number in path.span_ends
+        ended = every or number in span_ends
         if ended or isinstance(path.elements[number], FibrePiece):
             part, key = _part(path, start, number, shape)
             parts.append(same.setdefault(key, part))
@@ -53,29 +53,25 @@ def _part(path: LinkPath, start: int, stop: int, shape: tuple[int, int]) -> tupl
     elements = path.elements[start:stop]
     piece = elements[0] if isinstance(elements[0], FibrePiece) else None
     fibre, length = (path.medium(piece).fibre, piece.length) if piece else (path.fibre, 0.0)
-    gain, filters = np.ones((1, 1)), []
-    noise: Any = 0.0
-    total = gain * np.exp(-fibre.alpha * length)[:, None]
+    gain, noise, filters = np.exp(-fibre.alpha * length)[:, None], np.zeros(()), []
     if piece and piece.pumps:
         channels = path.grid.centre_frequency + path.grid.offsets
-        total = total * np.exp(path.log_gain(piece, 0.0, length, channels)).T
+        gain = gain * np.exp(path.log_gain(piece, 0.0, length, channels)).T
         noise = path.raman_noise(piece, channels).T
     for each in elements:
+        factor, added = np.ones(()), 0.0
         if isinstance(each, LinkAmplifier):
-            gain = gain * each.amplifier.gain
-            noise = noise * each.amplifier.gain + each.amplifier.noise_density(path.grid.centre_frequency)
+            factor, added = each.amplifier.gain, each.amplifier.noise_density(path.grid.centre_frequency)
         elif isinstance(each, BandFilter):
-            passed = each.gain * np.where(each.passed(path.grid), 1.0, 0.0)
-            gain, noise = gain * passed, noise * passed
+            factor = each.gain * np.where(each.passed(path.grid), 1.0, 0.0)
             filters.append(each)
         elif isinstance(each, LumpedLoss):
-            lost = np.broadcast_to(each.gains[::2, None], shape)
-            gain, noise = gain * lost, noise * lost
-    total = total * gain
+            factor = np.broadcast_to(each.gains[::2, None], shape)
+        gain, noise = gain * factor, noise * factor + added
     nominal = math.exp(path.levels[stop] - path.levels[start])
-    part = LinkPart(fibre, length, total, noise, nominal, partial(_filtered, filters) if filters else None)
+    part = LinkPart(fibre, length, gain, noise, nominal, partial(_filtered, filters) if filters else None)
     forms = tuple(each.table.model_dump_json() for each in filters)
-    numbers = length, np.asarray(noise).tobytes(), nominal, total.tobytes()
+    numbers = length, np.asarray(noise).tobytes(), nominal, gain.tobytes()
     return part, (*numbers, piece and piece.medium, forms)
 
 

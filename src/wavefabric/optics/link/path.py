@@ -5,16 +5,17 @@ import math
 from collections import Counter
 from copy import copy
 from dataclasses import dataclass
-from functools import cache, lru_cache, partial
+from functools import lru_cache
 from itertools import pairwise
 
 import numpy as np
 
 from wavefabric.base.errors import InputError
-from wavefabric.base.units import db
+from wavefabric.optics.fibre.beta import phases_of
 from wavefabric.optics.fibre.fibre import Array, Fibre, shift_expansion
 from wavefabric.optics.fibre.raman import PowerEvolution
 from wavefabric.optics.fibre.random_coupling import ModeMixing, RandomCoupling, total
+from wavefabric.optics.link.coupled_ranks import CoupledRanks
 from wavefabric.optics.link.elements import (
     BandFilter,
     FibrePiece,
@@ -25,7 +26,6 @@ from wavefabric.optics.link.elements import (
     saturated_gain,
 )
 from wavefabric.optics.link.spectral_gain import SpectralGain, filter_band
-from wavefabric.optics.propagation.operators_ranks import PowerExchange
 from wavefabric.optics.propagation.rank_modes import RankModes, split_modes
 from wavefabric.optics.propagation.step_size import Sections
 from wavefabric.optics.run_file.elements import (
@@ -37,6 +37,7 @@ from wavefabric.optics.run_file.elements import (
 )
 from wavefabric.optics.run_file.load import RunFile
 from wavefabric.optics.run_file.tables import FibreTable
+from wavefabric.optics.signal.amplifier import compensating_gain
 from wavefabric.optics.signal.transmitter import Transmitter
 from wavefabric.optics.signal.wdm import WdmGrid
 from wavefabric.runtime.device import philox
@@ -46,10 +47,6 @@ from wavefabric.runtime.exchange.communicator import Communicator
 SPECTRAL = ("raman", "attenuation_csv", "attenuation_slope")
 #: Longest piece of fibre that one filter represents, m: a tenth of an effective length.
 FILTER_SPACING = 2e3
-#: Number of samples of a row that a rank sends at once if ranks couple rows.
-_CHUNK = 1 << 14
-#: Largest loss between two amplifiers, in nepers of power: 200 dB.
-_MOST_LOSS = 46.0
 
 
 def random_coupling(table: FibreTable, seed: int) -> RandomCoupling | None:
@@ -58,9 +55,9 @@ def random_coupling(table: FibreTable, seed: int) -> RandomCoupling | None:
     return None if coupling is None else RandomCoupling(**coupling.model_dump(), seed=seed)
 
 
-def section_count(table: FibreTable, length: float, seed: int = 0) -> int:
+def section_count(table: FibreTable, length: float) -> int:
     """Return the number of equal sections of ``length`` m of fibre; coupling or filters act at their ends."""
-    if (coupling := random_coupling(table, seed)) is not None:
+    if (coupling := random_coupling(table, seed=0)) is not None:
         return coupling.sections(length)
     return math.ceil(length / FILTER_SPACING) if table.present(*SPECTRAL) else 1
 
@@ -144,7 +141,8 @@ class LinkPath:
 
     def _list_elements(self, run: RunFile, fibres: dict[str, Fibre]) -> None:
         """Create the media and elements of the link, with the gains of its amplifiers."""
-        tables, modes = run.fibre_tables(), fibres["fibre"].modes
+        tables, modes, ends = run.fibre_tables(), fibres["fibre"].modes, set(self.span_ends)
+        media: dict[tuple[str, float], tuple[tuple[str, float], int]] = {}
         launched = float(self.transmitter.powers(modes).sum())
         number = Counter[type]()
         pieces: list[FibrePiece] = []
@@ -153,14 +151,17 @@ class LinkPath:
             element: FibrePiece | Lumped
             change = 0.0
             if isinstance(table, FibreElement):
-                medium, count = self._medium(run, table.table, fibres, table.length)
+                kind = table.table, table.length
+                if kind not in media:
+                    media[kind] = self._medium(tables[table.table], run.seed, fibres, *kind)
+                medium, count = media[kind]
                 pumped = tuple(table.pumps), table.temperature
                 element = FibrePiece(number[FibrePiece], at - 1, medium, table.length, count, *pumped)
                 change = -float(self.media[medium].fibre.alpha.mean() * table.length)
                 pieces.append(element)
                 self.pieces.append(element)
                 if table.pumps:
-                    change += self._pump_gain(run, element, table.table)
+                    change += self._pump_gain(element, tables[table.table], table.table)
             elif isinstance(table, AmplifierElement):
                 gain = self._gain(table, before, launched * math.exp(self.levels[-1]))
                 element = LinkAmplifier(table, number[LinkAmplifier], gain, pieces)
@@ -169,10 +170,8 @@ class LinkPath:
                 amplified, before, pieces = amplified * gain, 0.0, []
             elif isinstance(table, LossElement):
                 if isinstance(table.loss, list) and len(table.loss) not in (1, modes):
-                    actual = f"{len(table.loss)} values given"
-                    raise InputError(
-                        f"link.element[{at - 1}].loss: {actual}; allowed: one, or {modes}, a mode each"
-                    )
+                    actual, allowed = f"{len(table.loss)} values given", f"one, or {modes}, a mode each"
+                    raise InputError(f"link.element[{at - 1}].loss: {actual}; allowed: {allowed}")
                 element = LumpedLoss(table.loss, modes)
                 change = math.log(element.gains.mean())
             elif isinstance(table, FilterElement):
@@ -185,7 +184,7 @@ class LinkPath:
                 lost, before = lost - change, before - change
             number[type(element)] += 1
             self.elements.append(element)
-            if at in self.span_ends:
+            if at in ends:
                 self._net_gains.append(1.0 if compensated else amplified * math.exp(-lost))
                 lost, amplified, compensated = 0.0, 1.0, False
         self._check_modes(tables, fibres)
@@ -198,20 +197,16 @@ class LinkPath:
         if table.power is not None:
             return table.power / power
         if table.gain is None:
-            if loss > _MOST_LOSS:
-                lost = f"a span loses {db(math.e) * loss:.0f} dB"
-                raise InputError(f"link.length: {lost}; allowed: up to 200 dB")
-            return math.exp(loss)
+            return compensating_gain(loss, "link.length")
         gain = 10 ** (table.gain / 10)
         limit = table.saturation_power
         return gain if limit is None else saturated_gain(gain, limit, power)
 
     def _medium(
-        self, run: RunFile, key: str, fibres: dict[str, Fibre], length: float
+        self, table: FibreTable, seed: int, fibres: dict[str, Fibre], key: str, length: float
     ) -> tuple[tuple[str, float], int]:
         """Return the key of the medium of ``length`` m of a fibre, and its number of sections."""
-        table = run.fibre_tables()[key]
-        coupling, count = random_coupling(table, run.seed), section_count(table, length)
+        coupling, count = random_coupling(table, seed), section_count(table, length)
         medium = key, length / count if coupling else 0.0
         if medium not in self.media:
             fibre = fibres[key]
@@ -309,8 +304,7 @@ class LinkPath:
         for key, medium in self.media.items():
             fibre = medium.fibre
             shifted = dataclasses.replace(fibre, beta=shift_expansion(fibre.beta, shift))
-            orders = np.arange(1, fibre.beta.shape[1] + 1)
-            row_phase = np.repeat(fibre.beta @ (shift**orders / [math.factorial(n) for n in orders]), 2)
+            row_phase = np.repeat(phases_of(fibre.beta, shift), 2)
             if fibre.row_delays is not None:
                 row_phase += fibre.row_delays * shift
             path.media[key] = dataclasses.replace(medium, fibre=shifted, row_phase=row_phase)
@@ -354,11 +348,11 @@ class LinkPath:
         assert spectral is not None
         return spectral.evolution(lambda: self._input_powers(piece), piece.length, piece.pumps)
 
-    def _pump_gain(self, run: RunFile, piece: FibrePiece, key: str) -> float:
+    def _pump_gain(self, piece: FibrePiece, table: FibreTable, key: str) -> float:
         """Return ln of the mean Raman gain of the channels in a pumped piece of the fibre [``key``]."""
-        if run.fibre_tables()[key].raman is None:
-            known = f"allowed: with a table [{key}.raman]"
-            raise InputError(f"link.element[{piece.position}].pumps: given for a fibre without gain; {known}")
+        if table.raman is None:
+            fault, allowed = "given for a fibre without gain", f"with a table [{key}.raman]"
+            raise InputError(f"link.element[{piece.position}].pumps: {fault}; allowed: {allowed}")
         grid = self.transmitter.grid
         gains = self.log_gain(piece, 0.0, piece.length, grid.centre_frequency + grid.offsets)
         return float(np.log(np.exp(gains).mean()))
@@ -449,26 +443,3 @@ class PieceSections(Sections):
         start, stop = [0.0, *middles][number], [*middles, piece.length][number]
         sign, at, modes = -1 if self._backward else 1, (piece, start, stop), path.local_modes.range
         filter_band(self._device, A, path.grid, lambda f: sign * path.log_gain(*at, f), modes)
-
-
-class CoupledRanks:
-    """Multiplies a field by a unitary matrix over all its rows, which are split among ranks of ``comm``."""
-
-    def __init__(self, comm: Communicator, local_modes: RankModes):
-        self._comm, self._modes = comm, local_modes
-        #: Exchanges by window size; the buffers are for real powers, so a complex sample needs two.
-        rows = np.diff(local_modes.row_ends).tolist()
-        self._exchange = cache(partial(PowerExchange, comm, rows))
-
-    def mix(self, A, unitary: np.ndarray) -> None:
-        """Multiply a field by ``unitary`` (2M, 2M), in place; each rank calls this with its rows ``A``."""
-        device, rows = self._comm.device, self._modes.slice
-        matrix = device.asarray(np.ascontiguousarray(unitary[rows]).astype(A.dtype))
-        for start in range(0, A.shape[1], _CHUNK):
-            window = A[:, start : start + _CHUNK]
-            exchange = self._exchange(2 * window.shape[1], A.real.dtype)
-            exchange.local.view(A.dtype)[...] = window
-            exchange.start()
-            exchange.wait_for()
-            window[...] = matrix @ exchange.all.view(A.dtype)
-            exchange.finish()

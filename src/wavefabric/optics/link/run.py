@@ -174,7 +174,9 @@ class _Link:
         # An inverse of more than phases works on a copy of the field.
         field_bytes = self.local_modes.rows * grid.samples * item
         fields = 1 + self.path.inverted - self.shared.release_others("propagator", self.propagator_key)
-        needed = fields * field_bytes + scratch
+        # Noise of Raman pumps is computed in double precision, for all rows.
+        pumped = any(piece.pumps for piece in self.path.pieces)
+        needed = fields * field_bytes + scratch + pumped * self.local_modes.rows * grid.samples * 16
         if equaliser is not None:
             modes = max(self.settings.receiver.sets(fibre.group_sizes))
             needed += scratch_bytes(equaliser, field_bytes, 2 * modes, int(grid.channel_symbols.max()))
@@ -214,8 +216,8 @@ class _Link:
                     if not theory.left_out(self.settings):
                         expect = partial(theory.expected_of, self.settings, self.fibres)
                         self.expected = on_first_rank(self.comm, expect)
-                known = path, steps, self.expected
-                for text in self.notes + theory.warnings_before(self.settings, *known):
+                warnings = theory.warnings_before(self.settings, path, steps, self.expected)
+                for text in self.notes + warnings:
                     self._warn_of(text)
                 for number in range(first, len(path.elements)):
                     self._pass(number, inside)
@@ -274,9 +276,9 @@ class _Link:
                 path.add_raman_noise(self.device, self.A, element)
         else:
             element.apply(path, self.device, self.A)
-        if number + 1 not in path.span_ends:
+        span = bisect.bisect_left(path.span_ends, number + 1) + 1
+        if path.end(span) != number + 1:
             return
-        span = path.span_ends.index(number + 1) + 1
         if span in self.settings.receiver.spans(len(path.span_ends)):
             self.received[f"span_{span}"] = self._receive(f"span_{span}", span)
         if number + 1 < len(path.elements):

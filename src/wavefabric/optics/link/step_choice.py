@@ -10,7 +10,7 @@ from wavefabric.base.errors import InputError
 from wavefabric.base.system.progress import Progress
 from wavefabric.optics.link.build import build_fibres, build_receiver, build_transmitter, propagation_options
 from wavefabric.optics.link.elements import FibrePiece
-from wavefabric.optics.link.expected import expected_of, resonance
+from wavefabric.optics.link.expected import expected_of, has_kerr_effect, resonance
 from wavefabric.optics.link.path import LinkPath
 from wavefabric.optics.link.propagators import LinkPropagator
 from wavefabric.optics.link.reception import LinkReceiver
@@ -153,7 +153,7 @@ def choose_step(
     limit, length = min(resonance(fibre, short.transmitter).step for fibre in media), short.length
     step = min(length * _PART, _LIMITS * limit)
     step = length / math.ceil(length / step)
-    if not any((fibre.gamma * fibre.kappa).any() for fibre in media):  # any step is exact
+    if not any(map(has_kerr_effect, media)):  # any step is exact
         return run.with_solver(step=step, step_penalty=None)
     distortion = None
     while step > _LEAST * length:

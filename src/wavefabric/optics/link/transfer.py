@@ -7,11 +7,12 @@ from pathlib import Path
 import numpy as np
 
 from wavefabric.base.arguments import number, whole
+from wavefabric.optics.fibre.beta import phases_of
 from wavefabric.optics.fibre.fibre import Array, Fibre
-from wavefabric.optics.link.build import build_fibres, build_transmitter
+from wavefabric.optics.fibre.random_coupling import ModeMixing
+from wavefabric.optics.link.build import build_path
 from wavefabric.optics.link.elements import BandFilter, FibrePiece, LinkAmplifier, ModeCoupler
 from wavefabric.optics.link.path import LinkPath
-from wavefabric.optics.propagation.rank_modes import RankModes
 from wavefabric.optics.run_file.load import RunFile, run_file
 
 #: Largest phase, in turns, by which delays may differ over the step of frequency of a derivative.
@@ -69,9 +70,7 @@ def transfer_matrices(path: LinkPath, offsets: Array, filters: bool = True) -> n
             gain = np.repeat(path.log_gain(element, 0.0, element.length, frequencies), 2, axis=1)
             total *= np.exp(gain / 2)[:, :, None]
         elif isinstance(element, ModeCoupler):
-            mixing = element.mixing(path)
-            for matrix, (start, stop) in zip(mixing.matrices, mixing.blocks, strict=True):
-                total[:, start:stop] = matrix @ total[:, start:stop]
+            _mix(total, element.mixing(path))
         else:
             gain = np.tile(element.row_gains(path), (len(offsets), 1))
             if isinstance(element, LinkAmplifier):
@@ -92,17 +91,20 @@ def _through_fibre(path: LinkPath, piece: FibrePiece, offsets: Array, total: np.
     for section_number in range(piece.section_count if medium.coupling else 1):
         total = passed * total
         if medium.coupling:
-            mixing = medium.coupling.unitary(medium.fibre, piece.length, piece.number, section_number)
-            for matrix, (start, stop) in zip(mixing.matrices, mixing.blocks, strict=True):
-                total[:, start:stop] = matrix @ total[:, start:stop]
+            _mix(total, medium.coupling.unitary(medium.fibre, piece.length, piece.number, section_number))
     return total
+
+
+def _mix(total: np.ndarray, mixing: ModeMixing) -> None:
+    """Multiply matrices (F, 2M, 2M) by a mixing from the left, in place."""
+    for matrix, (start, stop) in zip(mixing.matrices, mixing.blocks, strict=True):
+        total[:, start:stop] = matrix @ total[:, start:stop]
 
 
 def _exponents(fibre: Fibre, offsets: Array) -> np.ndarray:
     """Return iβ − α/2 of each field row at optical offsets, 1/m, (F, 2M)."""
     w = 2 * math.pi * offsets
-    orders = range(1, fibre.beta.shape[1] + 1)
-    phase = np.array([w**n / math.factorial(n) for n in orders]).T @ np.repeat(fibre.beta, 2, axis=0).T
+    phase = np.repeat(phases_of(fibre.beta, w), 2, axis=0).T
     if fibre.row_delays is not None:
         phase = phase + np.outer(w, fibre.row_delays)
     return 1j * phase - np.repeat(fibre.alpha, 2) / 2
@@ -121,9 +123,7 @@ def modal_figures(
     """
     run = run_file(run)
     whole("count", count, 1, 100_000)
-    fibres = fibres or build_fibres(run, lambda _: None)
-    modes = fibres["fibre"].modes
-    path = LinkPath(run, fibres, build_transmitter(run, modes), RankModes((0, modes)))
+    path = build_path(run, fibres)
     grid = run.signal.wdm_grid
     band = float(2 * np.abs(grid.offsets).max() + grid.symbol_rates.max())
     half = (band if width is None else number(width, "Hz", "width")) / 2

@@ -148,7 +148,8 @@ class LinkTable(values.RunFileTable):
         amplifier: Element = AmplifierElement.model_construct(**{key: getattr(self, key) for key in keys})
         after = [amplifier, MixingElement()] if self.mix_groups else [amplifier]
         lengths = self.length if isinstance(self.length, list) else [self.length] * self.spans
-        pieces = {length: FibreElement.model_construct(kind="fibre", length=length) for length in lengths}
+        alike = dict.fromkeys(lengths)  # one object for all pieces of a length: making one takes 0.3 ms
+        pieces = {length: FibreElement.model_construct(kind="fibre", length=length) for length in alike}
         return tuple(each for length in lengths for each in (pieces[length], *after))
 
     def without_noise(self) -> "LinkTable":

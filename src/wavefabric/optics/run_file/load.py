@@ -48,8 +48,8 @@ class RunFile(values.RunFileTable):
         for number, each in enumerate(self.link.element or ()):
             name = each.fibre if isinstance(each, FibreElement) else None
             if name is not None and name not in self.fibres:
-                known = ", ".join(f'"{key}"' for key in self.fibres) or "none without tables [fibres.NAME]"
-                raise InputError(f'link.element[{number}].fibre: "{name}" given; allowed: {known}')
+                names = ", ".join(f'"{key}"' for key in self.fibres) or "none without tables [fibres.NAME]"
+                raise InputError(f'link.element[{number}].fibre: "{name}" given; allowed: {names}')
         whole = self.link.total_length
         if beyond := [at for at in self.output.snapshots if at > whole * (1 + 1e-12)]:
             raise InputError(f"output.snapshots: {beyond[0]:g} m given, the link ends at {whole:g} m")

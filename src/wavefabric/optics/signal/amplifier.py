@@ -5,11 +5,13 @@ from dataclasses import dataclass
 
 from wavefabric.base.arguments import number, positive, within
 from wavefabric.base.errors import InputError
-from wavefabric.base.units import PLANCK
+from wavefabric.base.units import PLANCK, db
 from wavefabric.runtime.device import philox
 
 #: Reference bandwidth of the OSNR, Hz: 0.1 nm at 1550 nm, as the field rounds it.
 REFERENCE_BANDWIDTH = 12.5e9
+#: Largest loss that an amplifier compensates, in nepers of power: 200 dB.
+_MOST_LOSS = 46.0
 
 
 def osnr_noise_density(osnr_db: float, signal_power: float) -> float:
@@ -26,6 +28,13 @@ def osnr_noise_density(osnr_db: float, signal_power: float) -> float:
 def _ratio(level: float) -> float:
     """Return the power ratio of a level in dB; infinite where it overflows."""
     return 10 ** (level / 10) if level < 3000 else math.inf
+
+
+def compensating_gain(loss: float, key: str = "length") -> float:
+    """Return the power gain that compensates a span's ``loss`` (nepers); InputError, by ``key``, if large."""
+    if loss > _MOST_LOSS:
+        raise InputError(f"{key}: a span loses {db(math.e) * loss:.0f} dB; allowed: up to 200 dB")
+    return math.exp(loss)
 
 
 @dataclass(frozen=True)

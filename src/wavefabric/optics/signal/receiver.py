@@ -199,8 +199,8 @@ class Receiver:
             measures, points = np.zeros((6, modes, grid.channels)), detected[1]
             measures[:, local.start : local.stop] = detected[0]
         else:
-            kept = local, pairs, request.progress, control
-            measures, points = self._measured(device, recovered, modes, *kept)
+            stored = local, pairs, request.progress, control
+            measures, points = self._measured(device, recovered, modes, *stored)
         measures[:4, powers == 0] = np.nan
         error, wrong, mutual, gmi, delay, turns = measures[:, local.start : local.stop]
         # An error of exactly zero would give an infinite Q² and a warning: keep it finite.

@@ -131,13 +131,13 @@ def expected_quality(
             if receiver.osnr_db is not None:
                 density = osnr_noise_density(receiver.osnr_db, budget.nominal)
                 loaded = 2 * part.grid.symbol_rate * density * sent
-            signal = sent * gain * budget.kept
-            passed = budget.passed
+            signal = sent * gain * budget.signal_fraction
+            passed = budget.noise_fraction
             noise = nli[n][:, channels] * passed, ase, loaded, numerical[n][:, channels] * passed
             error = np.maximum(sum(noise), 0) / np.where(signal > 0, signal, np.inf)
             recovery = signal * added_error(alike, error, rows, abs(budget.dispersion)[:, None])
             if receiver.equaliser is None:
-                recovery = recovery + sent * gain * budget.smeared
+                recovery = recovery + sent * gain * budget.intersymbol_fraction
             levels[n][:, :, channels] = signal, *noise, recovery
             distances[n] = budget.distance
     named = [(f"span_{n}" if n else "back_to_back", n) for n in positions]
@@ -156,9 +156,9 @@ class Budget:
     ase: Any  # noise of the amplifiers that passes filters and matched filter, both polarisations
     dispersion: Array  # accumulated β2, s², by mode
     nominal: float  # mean power gain, to which loaded noise refers
-    kept: float = 1.0  # power that the shape of the filters leaves of a matched pulse
-    smeared: float = 0.0  # intersymbol interference by the filters, relative to the power before them
-    passed: float = 1.0  # power of white noise at the transmitter that passes the filters' shape
+    signal_fraction: float = 1.0  # power that the shape of the filters leaves of a matched pulse
+    intersymbol_fraction: float = 0.0  # intersymbol interference by filters over the power before them
+    noise_fraction: float = 1.0  # power of white noise at the transmitter that passes the filters' shape
 
 
 def budgets(line: LinkLine, receiver: Receiver, at: Sequence[int]) -> list[Budget]:
@@ -189,11 +189,10 @@ def budgets(line: LinkLine, receiver: Receiver, at: Sequence[int]) -> list[Budge
             ase = sum(2 * grid.symbol_rate * noise * _passing(pulse, passed) for noise, passed in noises)
             folded = (pulse * shape).reshape(2, -1).sum(axis=0)
             shaped = (shape != 1).any()
-            kept = float(folded.mean() ** 2) if shaped else 1.0
-            smeared = float((folded**2).mean() - kept) if shaped else 0.0
-            out.append(
-                Budget(distance, gain, ase, dispersion, nominal, kept, smeared, _passing(pulse, shape))
-            )
+            matched = float(folded.mean() ** 2) if shaped else 1.0
+            spread = float((folded**2).mean() - matched) if shaped else 0.0
+            fractions = matched, spread, _passing(pulse, shape)
+            out.append(Budget(distance, gain, ase, dispersion, nominal, *fractions))
     return out
 
 

@@ -153,7 +153,7 @@ def _kinds(fibre: Fibre, density: np.ndarray, line: LinkLine, comb: Comb) -> lis
     """
     density = np.ascontiguousarray(density)
     half = float(abs(comb.centres).max() + comb.rates.max())
-    stretches = [line.stretches(mode, density[mode], half) for mode in range(fibre.modes)]
+    stretches = line.stretches(density, half)
     keys = np.column_stack([fibre.beta, density, np.array(stretches).reshape(fibre.modes, -1)])
     _, modes, kind = np.unique(keys, axis=0, return_index=True, return_inverse=True)
     kinds = []

@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 
 from wavefabric.base.arguments import whole, within
-from wavefabric.base.errors import InputError
-from wavefabric.base.units import db
+from wavefabric.optics.fibre.beta import phases_of
 from wavefabric.optics.fibre.fibre import Array, Fibre
-from wavefabric.optics.signal.amplifier import Amplifier
+from wavefabric.optics.signal.amplifier import Amplifier, compensating_gain
 from wavefabric.optics.theory.response import Stretch
 
 #: Number of frequencies over the band at which the dispersion of two fibres is compared.
@@ -72,23 +71,24 @@ class LinkLine:
         parts, _ = self.repeated
         return max((each.fibre for each in parts if each.length), key=_kerr, default=parts[0].fibre)
 
-    def stretches(self, mode: int, powers: Array, half_band: float) -> tuple[Stretch, ...]:
-        """Return what `Accumulation` needs of each repeated part for the rows of ``mode``.
+    def stretches(self, powers: Array, half_band: float) -> list[tuple[Stretch, ...]]:
+        """Return for each mode what `Accumulation` needs of each repeated part for its rows.
 
-        ``powers`` (channels,) weigh the gains of the channels; ``half_band`` is half the band, Hz.
+        ``powers`` (modes, channels) weigh the gains of the channels; ``half_band`` is half the band, Hz.
         """
-        weights = powers / powers.sum() if powers.any() else np.full(len(powers), 1 / len(powers))
-        parts, _ = self.repeated
-        out: list[Stretch] = []
-        for each in parts:
+        weights = np.where(powers.any(axis=1, keepdims=True), powers, 1.0)
+        weights = weights / weights.sum(axis=1, keepdims=True)
+        rows: list[list[Stretch]] = [[] for _ in powers]
+        for each in self.repeated[0]:
             scale, strength, _ = self.compared(each.fibre, half_band)
-            gains = np.broadcast_to(each.gain, (each.fibre.modes, len(powers)))[mode]
-            gain = float(gains[0] if np.ptp(gains) == 0 else gains @ weights)
-            if each.length == 0 and out:
-                out[-1] = out[-1]._replace(gain=out[-1].gain * gain)
-            else:
-                out.append(Stretch(each.length, float(each.fibre.alpha[mode]), gain, scale, strength))
-        return tuple(out)
+            gains = np.broadcast_to(each.gain, powers.shape)
+            for out, gain, weight, alpha in zip(rows, gains, weights, each.fibre.alpha.tolist(), strict=True):
+                mean = float(gain[0] if np.ptp(gain) == 0 else gain @ weight)
+                if each.length == 0 and out:
+                    out[-1] = out[-1]._replace(gain=out[-1].gain * mean)
+                else:
+                    out.append(Stretch(each.length, alpha, mean, scale, strength))
+        return [tuple(row) for row in rows]
 
     def compared(self, fibre: Fibre, half_band: float) -> tuple[float, float, float]:
         """Return a fibre's dispersion and γκ over those of the reference, and what that leaves of dispersion.
@@ -114,8 +114,7 @@ def _kerr(fibre: Fibre) -> float:
 def _phases(fibre: Fibre, half_band: float) -> Array:
     """Return the phases of all modes over a band, rad/m, without what delays all modes alike."""
     w = 2 * math.pi * half_band * np.linspace(-1, 1, _COMPARED)
-    powers = np.array([w**n / math.factorial(n) for n in range(1, fibre.beta.shape[1] + 1)])
-    phases = fibre.beta @ powers
+    phases = phases_of(fibre.beta, w)
     common = np.polynomial.Polynomial.fit(w, phases.mean(axis=0), 1)(w)
     return phases - common
 
@@ -143,10 +142,7 @@ class Spans:
         """Return the power gain of an amplifier, linear."""
         if self.gain is not None:
             return self.gain
-        loss = float(fibre.alpha.mean() * self.length)
-        if loss > 46:
-            raise InputError(f"length: a span loses {db(math.e) * loss:.0f} dB; allowed: up to 200 dB")
-        return math.exp(loss)
+        return compensating_gain(float(fibre.alpha.mean() * self.length))
 
     def line(self, fibre: Fibre, centre: float, noise_figure_db: float | None = None) -> LinkLine:
         """Return the `LinkLine` of these spans of ``fibre``; ``centre`` is the optical frequency in Hz."""
