@@ -10,7 +10,7 @@ from wavefabric.base.errors import FieldLost, InputError, UnusableCheckpoint
 from wavefabric.base.results import read_result
 from wavefabric.optics import run_link, sweep
 from wavefabric.optics.link import build
-from wavefabric.optics.link import path as paths
+from wavefabric.optics.link import propagators
 from wavefabric.optics.link import run as links
 from wavefabric.optics.run_file.load import load
 from wavefabric.optics.sweeps import run as sweeps
@@ -51,7 +51,7 @@ def test_what_is_shared_is_made_once(run_file, monkeypatch):
         plain = getattr(module, name)
         monkeypatch.setattr(module, name, lambda *words, **more: made.append(name) or plain(*words, **more))
 
-    for module, name in ((build, "build_fibre"), (paths, "Propagator"), (links, "provenance")):
+    for module, name in ((build, "build_fibre"), (propagators, "Propagator"), (links, "provenance")):
         counting(module, name)
     received = []
     plain = links._Link._receive
