@@ -33,6 +33,7 @@ CHANGES = {
     "osnr": (IDEAL, "9 dB"),
     "noise_seed": (IDEAL, 7),
     "linewidth": (IDEAL, "5 MHz"),
+    "frequency_offset": (IDEAL, "3 GHz"),
     "phase": (IDEAL, "none"),
     "phase_window": (IDEAL, 4),
     "equaliser": (IDEAL, "mimo"),
@@ -47,9 +48,9 @@ CHANGES = {
     "constellations": (IDEAL, "all"),
 }
 #: One draw of the noise; the symbols that a result file keeps; and theory says what it leaves out.
-NOT_IN_THEORY = {"noise_seed", "constellations", "back_propagation"}
+NOT_IN_THEORY = {"frequency_offset", "noise_seed", "constellations", "back_propagation"}
 #: Trial steps ask for a change of Q² behind the last span by the fibre's steps.
-NOT_IN_TRIALS = {"noise_seed", "constellations", "back_to_back", "at"}
+NOT_IN_TRIALS = {"frequency_offset", "noise_seed", "constellations", "back_to_back", "at"}
 
 
 def runs(key):

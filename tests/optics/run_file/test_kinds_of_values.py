@@ -54,6 +54,7 @@ LISTS = (
     "signal.modulation",
     "signal.symbol_rate",
     "signal.rolloff",
+    "receiver.frequency_offset",
 )
 
 

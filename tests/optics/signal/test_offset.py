@@ -1,8 +1,12 @@
 """Frames are found whatever the carrier's frequency, and lost ones are said."""
 
+import re
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from wavefabric.base.errors import InputError
 from wavefabric.optics.fibre.random_coupling import haar_unitary
 from wavefabric.optics.signal.equaliser import Equaliser
 from wavefabric.optics.signal.receiver import Receiver
@@ -84,6 +88,84 @@ def test_where_dispersion_is_left(cpu, dispersion):
     still, result = compared(cpu, Receiver(transmitter, 15.0), far, 2e9)
     assert abs(result.penalty_db(still)).max() < 0.2
     assert (still.q_squared_db.max() < 4) == (dispersion == 20e3)
+
+
+#: From a fraction of a turn per window to R_s/8.
+TURNS = (0.007, 0.04, 0.5, 0.98, 1.02, 47.5, -512.0)
+#: Format and OSNR, dB.
+FORMATS = {
+    "qpsk": 12,
+    "16qam": 19,
+    "64qam": 25,
+    "256qam": 31,
+    "1024qam": 36,
+    "64qam:5.2 bit": 23,
+    "gaussian": 17,
+}
+
+
+@pytest.mark.parametrize("modulation", FORMATS)
+@pytest.mark.parametrize(
+    ("rolloff", "more"),
+    [
+        (0.1, {}),
+        (1.0, {}),
+        (0.1, {"phase": "blind-search"}),
+        (0.1, {"phase_window": None}),
+        (0.1, {"equaliser": Equaliser(16, 1024)}),
+    ],
+)
+def test_offsets_of_local_oscillators_cost_nothing(cpu, modulation, rolloff, more):
+    """Less than 0.1 dB of Q², behind 1000 km of fibre; the estimate is that of the oscillator."""
+    if modulation == "gaussian" and "phase" in more:
+        pytest.skip("a blind search needs decisions")
+    transmitter, field = signal(cpu, modulation, 4096, rolloff=rolloff)
+    omega = -2 * np.pi * np.fft.fftfreq(transmitter.grid.samples, 1 / transmitter.grid.sample_rate)
+    beta = np.array([[0.0, -21.7e-27, 1e-40]])
+    phase = 1e6 * (beta[0, 1] * omega**2 / 2 + beta[0, 2] * omega**3 / 6)
+    far = np.fft.ifft(np.fft.fft(field) * np.exp(1j * phase)), 1e6, beta
+    receiver = Receiver(transmitter, FORMATS[modulation], **more)
+    still = receiver.receive(cpu, *far)
+    for turns in TURNS:
+        offset = turns * RATE / 4096
+        result = replace(receiver, frequency_offset=offset).receive(cpu, *far)
+        assert abs(result.penalty_db(still)).max() < 0.1
+        assert result.offset[0, 0] == pytest.approx(offset, abs=0.06 * RATE / 4096)
+
+
+def test_each_channel_has_its_oscillator(cpu):
+    transmitter, field = signal(cpu, channels=3)
+    offsets = [1e9, 0.0, -2.5e9]
+    result = Receiver(transmitter, 15.0, frequency_offset=offsets).receive(cpu, field)
+    np.testing.assert_allclose(result.offset, [offsets], atol=TURN / 30)
+    mixed = WdmGrid.centred(193.4e12, 75e9, 3, [32e9, 64e9, 32e9], 12, SYMBOLS)
+    transmitter = Transmitter(mixed, ["qpsk", "16qam", "qpsk"], 0.1, 1e-3)
+    field = cpu.empty((2, mixed.samples), np.complex128)
+    transmitter.fill(cpu, field)
+    result = Receiver(transmitter, 20.0, frequency_offset=offsets).receive(cpu, field)
+    np.testing.assert_allclose(result.offset, [offsets], atol=TURN / 30)
+
+
+@pytest.mark.parametrize(
+    ("offset", "said"),
+    [
+        (
+            "13 GHz",
+            "frequency_offset: 1.3e+10 Hz given; allowed: up to 0.4 of the symbol rate, here 1.28e+10 Hz",
+        ),
+        ([0, -14e9], "frequency_offset: -1.4e+10 Hz given; allowed: up to 0.4 of the symbol rate, here"),
+        (
+            [0, 0, 0],
+            "frequency_offset: 3 values given for 2 channels; allowed: one value, or a list with one",
+        ),
+        ("5 ps", "frequency_offset: "),
+        (float("nan"), "frequency_offset: "),
+    ],
+)
+def test_a_wrong_offset_is_refused(cpu, offset, said):
+    transmitter, _ = signal(cpu, channels=2)
+    with pytest.raises(InputError, match=f"^{re.escape(said)}"):
+        Receiver(transmitter, frequency_offset=offset)
 
 
 #: ``late`` in samples.

@@ -9,8 +9,7 @@ import pytest
 from wavefabric.base.errors import FieldLost, InputError, UnusableCheckpoint
 from wavefabric.base.results import read_result
 from wavefabric.optics import run_link, sweep
-from wavefabric.optics.link import build
-from wavefabric.optics.link import propagators
+from wavefabric.optics.link import build, propagators
 from wavefabric.optics.link import run as links
 from wavefabric.optics.run_file.load import load
 from wavefabric.optics.sweeps import run as sweeps

@@ -195,7 +195,11 @@ def build_receiver(run: RunFile, transmitter: Transmitter, fibre: Fibre) -> Rece
         except InputError as error:
             raise InputError(f"receiver.{error}") from None
     phases = {"phase": table.phase, "phase_window": table.phase_window or None, "linewidth": table.linewidth}
-    return Receiver(transmitter, table.osnr, table.noise_seed, equaliser=equaliser, **phases)
+    try:
+        phases["frequency_offset"] = run.signal.sorted("frequency_offset", table.frequency_offset)
+        return Receiver(transmitter, table.osnr, table.noise_seed, equaliser=equaliser, **phases)
+    except InputError as error:
+        raise InputError(f"receiver.{error}") from None
 
 
 def build_transmitter(run: RunFile, modes: int) -> Transmitter:

@@ -241,10 +241,11 @@ class LinkPath:
                 fault = "modes of one group differ in loss or dispersion, so that no matrix undoes the mixing"
                 allowed = 'allowed with fibre.coupling = "groups" or receiver.equaliser = "mimo"'
                 raise InputError(f"link.mix_groups: true given, but {fault}; {allowed}")
-        if run.receiver.linewidth and self.inverted:
-            fault = f"{run.receiver.linewidth:g} Hz given for a receiver that solves the link backwards"
-            allowed = 'allowed with equaliser = "mimo" and no back_propagation'
-            raise InputError(f"receiver.linewidth: {fault}; {allowed}")
+        for key in ("linewidth", "frequency_offset"):
+            if self.inverted and np.any(getattr(run.receiver, key)):
+                fault = "given for a receiver that solves the link backwards"
+                allowed = 'allowed with equaliser = "mimo" and no back_propagation'
+                raise InputError(f"receiver.{key}: {fault}; {allowed}")
 
     @staticmethod
     def boundaries(run: RunFile, fibre: Fibre) -> np.ndarray | None:

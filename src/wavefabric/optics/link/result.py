@@ -36,8 +36,10 @@ _RECEIVED = {
     "mutual_information": ("bit", "mutual information per symbol of a polarisation, symbol by symbol"),
     "gmi": ("bit", "the same bit by bit: generalised mutual information"),
     "delay": ("symbols", "delay found by the clock recovery, or that the equaliser undoes"),
+    "offset": ("Hz", "frequency of the local oscillator above the carrier, as estimated and removed"),
     "spectrum": ("W/Hz", "power spectral density of each mode behind the amplifier, before the receiver"),
     "constellation": ("", "received symbols of the middle channel, (modes, 2, symbols), or of each before 2"),
+    "eye": ("", "received waveform of the same channels at 4 samples per symbol, from the first symbol on"),
 }
 
 
@@ -114,7 +116,7 @@ def payload(
         },
         "received": {
             name: {"attrs": {"distance_m": length}}
-            | {key: Data(arrays[key], *meaning) for key, meaning in _RECEIVED.items()}
+            | {key: Data(arrays[key], *meaning) for key, meaning in _RECEIVED.items() if key in arrays}
             for name, (length, arrays) in received.items()
         },
         "solver": {"attrs": solver},
@@ -136,13 +138,15 @@ def payload(
 
 def arrays_of(result: ReceiverResult) -> dict[str, np.ndarray]:
     """Return the arrays of one receiver position: a dictionary from the names of ``/received`` datasets."""
-    count = min(POINTS, *(symbols.shape[1] for symbols in result.points.values()))
-    points = np.stack([result.points[key][:, :count] for key in sorted(result.points)])
-    modes = len(result.evm)
-    if len(points) > modes:  # several channels of each mode
-        points = points.reshape(modes, -1, *points.shape[1:])
     arrays = {name: getattr(result, name) for name in _RECEIVED if hasattr(result, name)}
-    return arrays | {"constellation": points.astype(np.complex64)}
+    for name, rows in (("constellation", result.points), ("eye", result.eyes)):
+        if rows:  # an equaliser shows no eye
+            count = min(POINTS, *(row.shape[1] for row in rows.values()))
+            stacked = np.stack([rows[key][:, :count] for key in sorted(rows)]).astype(np.complex64)
+            # Several channels of each mode.
+            shape = (len(result.evm), -1) if len(stacked) > len(result.evm) else (len(stacked),)
+            arrays[name] = stacked.reshape(*shape, *stacked.shape[1:])
+    return arrays
 
 
 def solver_attributes(propagator: Propagator, limit: StepLimit) -> dict[str, Any]:

@@ -185,7 +185,7 @@ class _Link:
         receiver = self.settings.receiver
         positions = len(receiver.spans(self.settings.link.span_count)) + receiver.back_to_back
         points = 2 * 8 * min(grid.symbols, POINTS) * len(self.plotted_channels)
-        of_mode = points + 7 * 8 * grid.channels + 8 * BINS
+        of_mode = 2 * points + 12 * 8 * grid.channels + 8 * BINS  # symbols and eyes
         kept = positions * fibre.modes * of_mode
         what, advice = f"result of {positions} receiver positions", "fewer (receiver.at) need less"
         check_memory(self.comm, get_device("cpu", 1), kept if self.first else 0, what, advice)

@@ -64,14 +64,15 @@ class _ShortLink:
         fewest = run.signal.symbols // math.gcd(*run.signal.wdm_grid.channel_symbols.tolist())
         symbols = min(run.signal.symbols, max(SYMBOLS // fewest, 1) * fewest)
         signal = run.signal.model_copy(update={"symbols": symbols, "linewidth": 0.0})
-        quiet = run.receiver.model_copy(update={"osnr": None, "linewidth": 0.0})
+        ideal = {"linewidth": 0.0, "frequency_offset": 0.0}
+        quiet = run.receiver.model_copy(update={"osnr": None, **ideal})
         link = run.link.without_noise()
         self.run = run.model_copy(update={"signal": signal, "receiver": quiet, "link": link})
         fibres = on_first_rank(comm, lambda: build_fibres(run, lambda _: None))
         fibre = fibres["fibre"]
         self.transmitter = build_transmitter(self.run, fibre.modes)
         receiver = build_receiver(run, build_transmitter(run, fibre.modes), fibre)
-        short = replace(receiver, transmitter=self.transmitter, osnr_db=None, linewidth=0.0, equaliser=None)
+        short = replace(receiver, transmitter=self.transmitter, osnr_db=None, equaliser=None, **ideal)
         end = run.receiver.model_copy(update={"at": "end", "back_to_back": False})
         linear = {key: replace(each, gamma=0.0) for key, each in fibres.items()}
         (expected,) = expected_of(run.model_copy(update={"receiver": end}), linear, lambda _: None).values()

@@ -218,7 +218,11 @@ class SignalTable(values.RunFileTable):
 
     def ascending(self, key: str) -> Any:
         """Return the value of ``key``: one, or a tuple with one for each channel by ascending frequency."""
-        value = one_or_each(key, getattr(self, key), len(self.grid), lambda item: item)
+        return self.sorted(key, getattr(self, key))
+
+    def sorted(self, key: str, value: Any) -> Any:
+        """Return ``value`` of ``key``, one or a tuple for the channels, in the order of their frequencies."""
+        value = one_or_each(key, value, len(self.grid), lambda item: item)
         if not isinstance(value, tuple) or self.frequencies is None:
             return value
         return tuple(value[k] for k in np.argsort(self.frequencies, kind="stable"))
@@ -289,12 +293,14 @@ class BackPropagationTable(values.RunFileTable):
 class ReceiverTable(values.RunFileTable):
     """Describes [receiver]: noise loading, compensation and equalisation, positions of the receiver.
 
-    osnr in dB (0.1 nm, both polarisations), linewidth in Hz.
+    osnr in dB (0.1 nm, both polarisations), linewidth in Hz; frequency_offset, how far local oscillators are
+    above the carriers, in Hz, one for all channels or a tuple with one for each.
     """
 
     osnr: Annotated[float, values.in_unit("dB", least=-100, most=200)] | None = None
     noise_seed: values.Seed = 1
     linewidth: Annotated[float, values.in_unit("Hz", least=0, most=1e16)] = 0.0
+    frequency_offset: values.Detunings = 0.0
     phase: Literal[PHASES] = "auto"  # type: ignore[valid-type]  # names of a registry
     phase_window: Annotated[StrictInt, Field(ge=0, le=values.MOST_SYMBOLS)] = 64
     equaliser: Literal["ideal", "mimo"] = "ideal"

@@ -153,6 +153,9 @@ Powers = Annotated[Any, PlainValidator(_powers)]
 Betas = Annotated[tuple[float, ...], PlainValidator(_betas)]
 #: One value, or a tuple with one for each channel.
 Rates = Annotated[Any, PlainValidator(partial(_each, read=partial(_read, unit="Hz", least=1, most=1e16)))]
+Detunings = Annotated[
+    Any, PlainValidator(partial(_each, read=partial(_read, unit="Hz", least=-1e15, most=1e15)))
+]
 Rolloffs = Annotated[Any, PlainValidator(partial(_each, read=_fraction))]
 Modulations = Annotated[Any, PlainValidator(partial(_each, read=_format))]
 Groups = Annotated[int | list[int], PlainValidator(partial(_counts, keywords=()))]

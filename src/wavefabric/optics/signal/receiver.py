@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from types import NoneType
 from typing import Any
 
@@ -24,8 +25,11 @@ from wavefabric.optics.signal.transmitter import (
     laser_turn,
     root_raised_cosine,
 )
-from wavefabric.optics.signal.wdm import WdmGrid
+from wavefabric.optics.signal.wdm import WdmGrid, one_or_each
 from wavefabric.runtime.device import get_device, philox
+
+#: Largest frequency offset of a local oscillator, in symbol rates.
+MOST_OFFSET = 0.4
 
 
 @dataclass(frozen=True)
@@ -39,11 +43,14 @@ class ReceiverResult:
     mutual_information: np.ndarray  # bits per symbol of one polarisation
     gmi: np.ndarray  # generalised mutual information (bit by bit); NaN for Gaussian symbols
     delay: np.ndarray  # found by the clock recovery, or undone by the equaliser, symbols
-    offset: np.ndarray  # carrier frequency offset, estimated and removed, Hz
+    offset: np.ndarray  # frequency of the local oscillator above the carrier, estimated and removed, Hz
     lost: np.ndarray  # whether the symbols correlate with the sent symbols no more than unrelated symbols do
     #: Received symbols after all recovery, by (mode, channel): complex128, shape (2, symbols); with an
     #: equaliser only those after its training.
     points: dict[tuple[int, int], np.ndarray] = field(default_factory=dict)
+    #: Waveforms of the first symbols for eye diagrams (`eye_waveform`), by (mode, channel): complex128, shape
+    #: (2, samples); with direct detection currents. None with an equaliser.
+    eyes: dict[tuple[int, int], np.ndarray] = field(default_factory=dict)
 
     def penalty_db(self, reference: "ReceiverResult") -> np.ndarray:
         """Return Q² minus that of ``reference`` (back-to-back, same noise seed), dB, (modes, channels)."""
@@ -97,7 +104,9 @@ class Receiver:
     ``equaliser`` (`Equaliser`) replaces the inverse coupling and the clock: it undoes unknown mixing and
     delays of the modes that are equalised together. Only their mean dispersion and delay are compensated
     before. ``linewidth`` (Hz) describes the local oscillators, each common to all modes of its channel
-    (`laser_phase`); their phase noise is applied before dispersion is compensated.
+    (`laser_phase`); their phase noise is applied before dispersion is compensated. ``frequency_offset`` (Hz,
+    one for all channels or a list) is how far they are above the carriers; the receiver estimates it, removes
+    it (`carrier_offset`) and compensates dispersion accordingly.
 
     Of ``"ook"`` and ``"pam4"`` a photodiode behind the matched filter, an optical one, gives the power of
     both polarisations. Only the delay of each channel is compensated. Q² is that of the worst eye, the EVM
@@ -112,18 +121,26 @@ class Receiver:
     phase_window: int | None = 64
     equaliser: Equaliser | None = None
     linewidth: float = 0.0
+    frequency_offset: Any = 0.0
     tracked: int | None = field(init=False, repr=False)  # `phase_window`, or None if phase is "none"
 
     def __post_init__(self):
         instance("transmitter", self.transmitter, Transmitter)
         instance("equaliser", self.equaliser, Equaliser, NoneType)
+        grid = self.transmitter.grid
         philox.check_seed(self.noise_seed, "noise_seed")
         if self.osnr_db is not None:
             object.__setattr__(self, "osnr_db", within(self.osnr_db, "dB", "osnr_db", -1000, 1000))
         choice("clock", self.clock, recovery.CLOCKS)
         choice("phase", self.phase, recovery.PHASES)
         tracked = None if self.phase == "none" else self.phase_window
-        vars(self).update(linewidth=check_linewidth(self.linewidth), tracked=tracked)
+        hertz = partial(within, unit="Hz", key="frequency_offset", least=-1e15, most=1e15)
+        offset = one_or_each("frequency_offset", self.frequency_offset, grid.channels, hertz)
+        vars(self).update(linewidth=check_linewidth(self.linewidth), tracked=tracked, frequency_offset=offset)
+        for rate, each in np.broadcast(grid.symbol_rates, offset):
+            if abs(each) > MOST_OFFSET * rate:
+                limit = f"up to {MOST_OFFSET:g} of the symbol rate, here {MOST_OFFSET * rate:g} Hz"
+                raise InputError(f"frequency_offset: {each:g} Hz given; allowed: {limit}")
         for form in self.transmitter.formats:
             recovery.check_phase(self.phase, form.name)
             if form.direct and self.equaliser is not None:
@@ -169,7 +186,7 @@ class Receiver:
         beta = np.zeros((modes, 4)) if beta is None else numbers(beta, "", "beta")
         if beta.ndim != 2 or len(beta) != modes or not np.isfinite(beta).all():
             raise InputError(f"beta: shape {beta.shape} given, finite numbers for {modes} modes allowed")
-        bands = _Bands(device, self.transmitter, self.noise_seed, self.linewidth)
+        bands = _Bands(device, self, length, beta)
         powers = self.transmitter.powers(modes)
         noise: Any = [None] * modes
         if self.osnr_db is not None:
@@ -180,7 +197,7 @@ class Receiver:
             pair = field[2 * k : 2 * k + 2]
             if inverse_mixing is not None:
                 pair = inverse_mixing.mode(device, field, k)
-            return bands.received(device.fft(pair), mode, channels, length, beta[mode], noise[mode])
+            return bands.received(device.fft(pair), mode, channels, noise[mode])
 
         control, recovered = None, None
         if self.transmitter.format.direct:
@@ -196,11 +213,11 @@ class Receiver:
             parts = windows(device, sets, local, grid, cut, field.nbytes, control)
             recovered = self._equalised(device, parts, bands.matched, self.equaliser)
         if recovered is None:
-            measures, points = np.zeros((6, modes, grid.channels)), detected[1]
+            measures, (points, eyes) = np.zeros((6, modes, grid.channels)), detected[1:]
             measures[:, local.start : local.stop] = detected[0]
         else:
             stored = local, pairs, request.progress, control
-            measures, points = self._measured(device, recovered, modes, *stored)
+            measures, points, eyes = self._measured(device, recovered, modes, *stored)
         measures[:4, powers == 0] = np.nan
         error, wrong, mutual, gmi, delay, turns = measures[:, local.start : local.stop]
         # An error of exactly zero would give an infinite Q² and a warning: keep it finite.
@@ -214,14 +231,17 @@ class Receiver:
             taps = "taps that hold the delays" if self.equaliser else "a clock"
             request.warn(f"receiver: no frame found in {where}: {what} more OSNR, symbols, or {taps}")
         measured = np.sqrt(error), wrong, ber, mutual, gmi, delay, offset, lost
-        return ReceiverResult(10 * np.log10(snr), *measured, points)
+        return ReceiverResult(10 * np.log10(snr), *measured, points, eyes)
 
     def _receive_parts(self, device, field, link: tuple, request: Reception) -> ReceiverResult:
         """Receive the channels of each of `Transmitter.parts` in turn; return the results of all channels.
 
         ``link`` has the arguments ``length``, ``beta`` and ``inverse_mixing`` of `receive`.
         """
-        parts, results, points = self.transmitter.parts, {}, {}
+        parts = self.transmitter.parts
+        results: dict[str, Any] = {}
+        kept: dict[str, Any] = {"points": {}, "eyes": {}}
+        offset, size = self.frequency_offset, self.transmitter.grid.channels
         for number, (channels, part) in enumerate(parts):
 
             def progress(done: int, rows: int, number: int = number) -> None:
@@ -230,13 +250,15 @@ class Receiver:
 
             keep = [(mode, k) for mode, c in request.keep for k in np.flatnonzero(channels == c)]
             options = vars(request) | {"keep": keep, "progress": progress}
-            result = replace(self, transmitter=part).receive(device, field, *link, **options)
-            points |= {(mode, int(channels[k])): symbols for (mode, k), symbols in result.points.items()}
-            for name in (each.name for each in fields(result) if each.name != "points"):
-                values = getattr(result, name)
-                shape = len(values), self.transmitter.grid.channels
+            changes = {"transmitter": part, "frequency_offset": np.broadcast_to(offset, size)[channels]}
+            result = replace(self, **changes).receive(device, field, *link, **options)
+            for name, values in ((each.name, getattr(result, each.name)) for each in fields(result)):
+                if name in kept:
+                    kept[name] |= {(mode, int(channels[k])): row for (mode, k), row in values.items()}
+                    continue
+                shape = len(values), size
                 results.setdefault(name, np.zeros(shape, values.dtype))[:, channels] = values
-        return ReceiverResult(**results, points=points)
+        return ReceiverResult(**results, **kept)
 
     def _lost_frame_error(self) -> float:
         """Return the EVM² of symbols unrelated to the sent ones; a frame that reaches it counts as lost.
@@ -250,17 +272,18 @@ class Receiver:
         return 1 / like - 1 if like < 1 else math.inf
 
     def _measured(self, device, recovered, modes: int, local: range, pairs: set, progress, control):
-        """Return EVM², BER, MI, GMI, delay and offset, (6, modes, channels), and a dictionary of symbols.
+        """Return EVM², BER, MI, GMI, delay and offset, (6, modes, channels), symbols and waveforms of eyes.
 
-        The dictionary is from pairs (mode, channel), those in ``pairs``, to received symbols (2, symbols).
+        Symbols (2, symbols) and waveforms (2, samples) are by pairs (mode, channel), those in ``pairs``.
         """
         channels = self.transmitter.grid.channels
-        measures, points, done = np.zeros((6, modes, channels)), {}, 0
+        measures, points, eyes, done = np.zeros((6, modes, channels)), {}, {}, 0
         pairs = set().union(*control.all_gather(pairs)) if control else pairs
-        for part, first, symbols, sent, delay, offset in recovered:
+        for part, first, symbols, sent, delay, offset, eye in recovered:
             # The complex gain that fits the known symbols best.
             gain = (symbols * sent.conj()).sum(axis=-1) / (abs(sent) ** 2).sum(axis=-1)
-            symbols /= device.xp.where(gain == 0, 1, gain)[..., None]
+            gain = device.xp.where(gain == 0, 1, gain)[..., None]
+            symbols /= gain
             channel_range = range(first, first + symbols.shape[1])
             for k, mode in enumerate(part):
                 pair, channel_slice = slice(2 * k, 2 * k + 2), slice(channel_range.start, channel_range.stop)
@@ -269,6 +292,8 @@ class Receiver:
                 measures[5, mode, channel_slice] = offset
                 for channel in (c for m, c in pairs if m == mode and c in channel_range):
                     points[mode, channel] = np.array(device.to_host(symbols[pair, channel - first]))
+                    if eye is not None:
+                        eyes[mode, channel] = device.to_host(eye(channel) / gain[:, channel])
             rows = sum(mode in local for mode in part) * len(channel_range)
             done += rows * (control.size if control else 1)
             if progress is not None:
@@ -276,49 +301,63 @@ class Receiver:
         if control:
             measures = control.sum(measures)
             points = {k: v for part in control.all_gather(points) for k, v in part.items() if k[0] in local}
-        return measures, points
+        return measures, points, eyes
 
     def _detected(self, device, cut: Callable, matched, local: range, request: Reception):
-        """Detect intensities; return the values of `_measured` for this rank's modes, and its dictionary."""
+        """Detect intensities; return the values of `_measured` for this rank's modes."""
         form, channels = self.transmitter.format, self.transmitter.grid.channels
-        measures, points = np.full((6, len(local), channels), np.nan), {}
+        measures, points, eyes = np.full((6, len(local), channels), np.nan), {}, {}
         for k, mode in enumerate(local):
             sent = self.transmitter.row_symbols(device, 2 * mode)
-            (error, wrong, delay), currents = detect(device, cut(mode) * matched, form, sent)
+            kept = [channel for m, channel in request.keep if m == mode]
+            (error, wrong, delay), currents, waveforms = detect(device, cut(mode) * matched, form, sent, kept)
             measures[[0, 1, 4, 5], k] = error, wrong, delay, np.zeros(channels)
-            points |= {key: currents[[key[1]] * 2].astype(complex) for key in request.keep if key[0] == mode}
+            points |= {(mode, channel): currents[[channel] * 2].astype(complex) for channel in kept}
+            eyes |= {(mode, channel): np.stack([row] * 2) for channel, row in waveforms.items()}
             if request.progress is not None:
                 request.progress(2 * (k + 1), 2 * len(local))
-        return measures, points
+        return measures, points, eyes
 
     def _recovered(self, device, cut: Callable, matched, local: range):
-        """Recover clock and carrier, for all channels of a mode at once; yield six values per mode.
+        """Recover clock and carrier, for all channels of a mode at once; yield seven values per mode.
 
         The values are a list of this mode, 0 (the first channel), the recovered and the sent symbols (2,
-        channels, symbols), the delays in symbols, and the frequency offsets in turns.
+        channels, symbols), the delays in symbols, the frequency offsets in turns, and a function from channel
+        to the waveform of its eye.
         """
         xp, form, clock = device.xp, self.transmitter.format, self.clock
         if clock == "auto":
             clock = "square-law" if self.transmitter.rolloff >= 0.05 else "data-aided"
+        jumps, size = recovery.RARE_JUMPS, self.transmitter.grid.symbols
+        if np.any(self.frequency_offset):  # a phase that is not tracked shows the least turn
+            jumps = recovery.SMALL_JUMPS if self.tracked else recovery.Jumps(0.0, size // 8)
         for mode in local:
             sent = xp.stack([self.transmitter.row_symbols(device, 2 * mode + p) for p in range(2)])
             window = cut(mode)
             symbols, delay = _with_clock(device, window * matched, sent, clock)
             turns = np.zeros(sent.shape[1])
-            slips = np.flatnonzero(~device.to_host(recovery.steady(xp, symbols, sent)))
+            slips = np.flatnonzero(~device.to_host(jumps.steady(xp, symbols, sent)))
             if slips.size:
-                window, some, _ = recovery.without_offset(device, window[:, slips], matched, sent[:, slips])
-                again = _with_clock(device, window * matched, sent[:, slips], clock)
-                (symbols[:, slips], delay[slips]), turns[slips] = again, device.to_host(some)
+                known = sent[:, slips]
+                slipped, some, _ = recovery.without_offset(device, window[:, slips], matched, known)
+                rest = jumps.turns(xp, _with_clock(device, slipped * matched, known, clock)[0], known)
+                window[:, slips] = slipped = recovery.turned_back(device, slipped, rest)
+                again = _with_clock(device, slipped * matched, known, clock)
+                (symbols[:, slips], delay[slips]), turns[slips] = again, device.to_host(some + rest)
             phase = recovery.carrier_phase(xp, form, self.phase, self.phase_window, symbols, sent)
             symbols *= xp.exp(-1j * phase)
-            yield [mode], 0, symbols, sent, device.to_host(delay)[None], turns
+
+            def eye(channel: int, window=window, delay=delay, phase=phase + xp.zeros((1, len(turns), 1))):
+                one = slice(channel, channel + 1)
+                return recovery.eye_waveform(device, window[:, one] * matched, delay[one], phase[:, channel])
+
+            yield [mode], 0, symbols, sent, device.to_host(delay)[None], turns, eye
 
     def _equalised(self, device, parts: Iterable, matched, options: Equaliser):
-        """Equalise each set of modes of a channel; yield six values per set.
+        """Equalise each set of modes of a channel; yield seven values per set.
 
         The values are the modes, the first channel, the recovered and the sent symbols (rows, channels,
-        symbols), the delays, and the frequency offsets in turns.
+        symbols), the delays, the frequency offsets in turns, and None, for an equaliser shows no eye.
         """
         xp, form = device.xp, self.transmitter.format
 
@@ -337,7 +376,7 @@ class Receiver:
             window = (recovery.advance(xp, window, lag) * matched)[:, 0]
             out, delay = equalise(device, window, sent, options, phase, decide if form.digital else None)
             delay, turns = delay[:, None] + device.to_host(lag), device.to_host(turns)
-            yield modes, channel, out[:, None], sent[:, None, options.training :], delay, turns
+            yield modes, channel, out[:, None], sent[:, None, options.training :], delay, turns, None
 
     def load_noise(self, device, field, first_mode: int = 0, power_gain: float = 1.0) -> None:
         """Add the noise of ``osnr_db`` to ``field`` (2 modes, N), √W, in place, over the whole band.
@@ -377,32 +416,45 @@ def _with_clock(device, window, sent, clock: str):
 class _Bands:
     """Cuts each channel's window out of a row's spectrum, and applies the receiver's first steps to it.
 
-    ``seed`` determines the noise; ``linewidth`` (Hz) is the linewidth of the local oscillators.
+    ``length`` (m) and ``beta`` (modes, orders) are those of the fibre whose linear phase is compensated.
     """
 
-    def __init__(self, device, transmitter: Transmitter, seed: int, linewidth: float = 0.0):
-        self._device, self._grid, self._seed, self._phase_factor = device, transmitter.grid, seed, None
-        xp, grid, signed = device.xp, transmitter.grid, transmitter.grid.window_bins
+    def __init__(self, device, receiver: Receiver, length: float, beta: np.ndarray):
+        transmitter, grid = receiver.transmitter, receiver.transmitter.grid
+        self._device, self._grid, self._seed = device, grid, receiver.noise_seed
+        self._length, self._beta = length, beta
+        #: Factors of each channel by phase noise and offset of its local oscillator, (channels, 2 symbols).
+        self._noisy: Any = None
+        self._offset: Any = None
+        xp, signed = device.xp, grid.window_bins
         self._bins = xp.asarray(signed % grid.samples)
         self._omega = xp.asarray(2 * np.pi * grid.resolution * signed)
         around = signed[0] - grid.bins[0]
         #: Matched filter over a window, (2 symbols,).
         self.matched = xp.asarray(root_raised_cosine(around / grid.symbols, transmitter.rolloff))
         self._direct = transmitter.format.direct
-        if linewidth and not self._direct:
-            self._phase_factor = laser_turn(device, grid, linewidth, seed, LOCAL_OSCILLATOR)
+        if self._direct:
+            return
+        if receiver.linewidth:
+            self._noisy = laser_turn(device, grid, receiver.linewidth, self._seed, LOCAL_OSCILLATOR)
+        if np.any(receiver.frequency_offset):
+            turns = np.broadcast_to(receiver.frequency_offset, grid.channels) * grid.duration
+            samples = np.arange(2 * grid.symbols)
+            self._offset = xp.asarray(np.exp(1j * np.pi / grid.symbols * np.outer(turns, samples)))
 
-    def received(self, spectrum, mode: int, channels: slice, length: float, beta, density):
+    def received(self, spectrum, mode: int, channels: slice, density):
         """Return each channel's part of the spectra of a mode's two rows: (2, channels, 2 symbols).
 
-        It is not yet filtered. The linear phase of a ``length`` (m) of fibre is removed, and white noise of
-        ``density`` (W/Hz, for all channels; None: none) is added. The phase noise of the local oscillators is
-        applied first, since dispersion is compensated after it.
+        It is not yet filtered. The linear phase of the fibre is removed, and white noise of ``density``
+        (W/Hz, for all channels; None: none) is added. The phase noise of the local oscillators is applied
+        first, since dispersion is compensated after it; their frequency offset last, as if compensation were
+        centred on the carrier.
         """
         device, grid = self._device, self._grid
         window = spectrum[:, self._bins[channels]].astype(np.complex128)
-        if self._phase_factor is not None:
-            window = device.fft(device.ifft(window) * self._phase_factor[channels])
+        if self._noisy is not None:
+            window = device.fft(device.ifft(window) * self._noisy[channels])
+        length, beta = self._length, self._beta[mode]
         if length and beta.any():
             w, phase = self._omega[channels], 0.0
             if self._direct:  # only the delay of the channel's centre: the slope of its phase there
@@ -419,6 +471,8 @@ class _Bands:
             for polarisation in range(2):
                 noise = _unit_noise(device, grid, self._seed, 2 * mode + polarisation)
                 window[polarisation] += scale * noise[self._bins[channels]]
+        if self._offset is not None:
+            window = device.fft(device.ifft(window) * self._offset[channels])
         return window
 
 

@@ -1,6 +1,7 @@
 """Recover the clock and the carrier frequency of a channel, and the carrier phase of received symbols."""
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
@@ -16,6 +17,8 @@ _CERTAIN = 7.0
 _END = 32
 #: Fraction of the power that correlates with the sent symbols after half a carrier turn: (sin x/x)², x = π/2.
 _HALF_A_TURN = 4 / math.pi**2
+#: Number of symbols in the waveform of an eye diagram, and of its samples per symbol.
+EYE_SYMBOLS, EYE_SAMPLES = 256, 4
 PHASES = ("auto", "viterbi-viterbi", "blind-search", "data-aided", "none")
 #: Number of test phases per quarter turn in the blind search, by bits per symbol.
 _TEST_PHASES = {2: 32, 4: 32, 6: 64, 8: 128, 10: 256}
@@ -60,6 +63,22 @@ def advance(xp, window, delay):
     size = window.shape[-1]
     cycles = xp.asarray(np.fft.fftfreq(size, 1 / size)) * (2 / size)
     return window * xp.exp(2j * np.pi * cycles * delay[:, None])
+
+
+def eye_waveform(device, window, delay, phase=None):
+    """Return the waveform of the first `EYE_SYMBOLS` symbols at `EYE_SAMPLES` per symbol, (rows, samples).
+
+    ``window`` (rows, 1, 2 symbols) are spectra of a channel after the matched filter, ``delay`` (1,) is that
+    of its clock, in symbols. ``phase`` (rows, symbols), rad, is that of its carrier, which is removed; each
+    number of rows and symbols may be 1.
+    """
+    xp, samples = device.xp, []
+    for k in range(EYE_SAMPLES):
+        row = device.ifft(fold(advance(xp, window, delay + k / EYE_SAMPLES)))[:, 0]
+        if phase is not None:  # that of the nearest symbol
+            row = row * xp.exp(-1j * xp.roll(phase, -(2 * k >= EYE_SAMPLES), axis=-1))
+        samples.append(row[:, :EYE_SYMBOLS])
+    return xp.stack(samples, axis=-1).reshape(len(window), -1)
 
 
 def fold(window):
@@ -123,30 +142,69 @@ def without_offset(device, window, matched, sent):
     The offset is estimated by `carrier_offset` after the filter ``matched`` (2 symbols,), and again after
     each correction, as at first the offset misplaces the filter relative to the signal.
     """
-    xp, total = device.xp, device.xp.zeros(window.shape[1])
-    time = xp.arange(window.shape[-1]) / window.shape[-1]
+    total = device.xp.zeros(window.shape[1])
     for _ in range(3):
         turns, delay = carrier_offset(device, window * matched, sent)
         turns = turns * (abs(turns + total) >= _LEAST_TURNS)
         if not bool(turns.any()):
             break
-        window = device.fft(device.ifft(window) * xp.exp(-2j * np.pi * turns[:, None] * time))
+        window = turned_back(device, window, turns)
         total += turns
     return window, total, delay
 
 
-def steady(xp, symbols, sent):
-    """Return for each channel whether ``symbols`` keep the phase of ``sent``, as far as noise permits a test.
+def turned_back(device, window, turns):
+    """Return the spectra ``window`` of signals whose carriers turn ``turns`` (channels,) times less."""
+    time = device.xp.arange(window.shape[-1]) / window.shape[-1]
+    return device.fft(device.ifft(window) * device.xp.exp(-2j * np.pi * turns[:, None] * time))
 
-    True if the phase of ``symbols`` (rows, channels, n) turns by less than half a turn over the window, and
-    continues from the end of the window to its beginning.
-    """
-    products, end = symbols * sent.conj(), min(_END, symbols.shape[-1] // 4)
+
+def correlation(symbols, sent):
+    """Return which part of the power of ``symbols`` correlates with ``sent``, (channels,), of all rows."""
     power = ((abs(symbols) ** 2).sum(axis=-1) * (abs(sent) ** 2).sum(axis=-1)).sum(axis=0)
-    part = (abs(products.sum(axis=-1)) ** 2).sum(axis=0) / (power + (power == 0))
-    noise = xp.maximum(1 / xp.maximum(part, 1e-9) - 1, 0) / (len(products) * end)
-    step = products[..., :end].sum(axis=-1) * products[..., -end:].sum(axis=-1).conj()
-    return (part > _HALF_A_TURN) & (abs(xp.angle(step.sum(axis=0))) < 0.3 + 4 * xp.sqrt(noise))
+    return (abs((symbols * sent.conj()).sum(axis=-1)) ** 2).sum(axis=0) / (power + (power == 0))
+
+
+class Jumps(NamedTuple):
+    """Says which jumps of the carrier's phase at the end of the window matter, and how they are measured."""
+
+    least: float  # rad
+    block: int  # number of symbols over which the phase is averaged on both sides of the end
+
+    def size(self, xp, symbols, sent):
+        """Return the jump of each channel, rad, (channels,); 0 if it does not matter or may be noise.
+
+        ``symbols`` and ``sent`` are (rows, channels, n). A drift that is seen beside the end is no jump.
+        """
+        products, end = symbols * sent.conj(), min(self.block, symbols.shape[-1] // 4)
+        around = xp.concatenate([products[..., -2 * end :], products[..., : 2 * end]], axis=-1)
+        blocks = around.reshape(*around.shape[:-1], 4, end).sum(axis=-1)
+        before, step, after = xp.moveaxis((blocks[..., 1:] * blocks[..., :-1].conj()).sum(axis=0), -1, 0)
+        size = xp.angle(step * xp.exp(-0.5j * xp.angle(before * after)))
+        # Its variance is 5/2 of that of the phase difference of two blocks.
+        noise = 1 / xp.maximum(correlation(symbols, sent), 1e-9) - 1
+        noise = 2.5 * xp.maximum(noise, 0) / (len(products) * end)
+        return xp.where(abs(size) < self.least + 4 * xp.sqrt(noise), 0.0, size)
+
+    def turns(self, xp, symbols, sent):
+        """Return the fraction of a turn over the window that a jump shows, (channels,).
+
+        It is 0 where ``symbols`` would not be closer to ``sent`` without it.
+        """
+        turns, n = -self.size(xp, symbols, sent) / (2 * np.pi), symbols.shape[-1]
+        turned = symbols * xp.exp(-2j * np.pi / n * turns[:, None] * xp.arange(n))
+        return xp.where(correlation(turned, sent) > correlation(symbols, sent), turns, 0.0)
+
+    def steady(self, xp, symbols, sent):
+        """Return for each channel whether ``symbols`` keep the phase of ``sent``.
+
+        True if the phase of ``symbols`` turns by less than half a turn over the window, without a jump.
+        """
+        return (correlation(symbols, sent) > _HALF_A_TURN) & (self.size(xp, symbols, sent) == 0)
+
+
+#: Where no offset is expected, and where a tracked phase has one.
+RARE_JUMPS, SMALL_JUMPS = Jumps(0.3, _END), Jumps(0.05, _END)
 
 
 def check_phase(method: str, format_name: str, key: str = "phase") -> None:
