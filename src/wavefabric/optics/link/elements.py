@@ -31,6 +31,9 @@ class LinkContext(Protocol):
     def mix(self, device: Any, A: Any, mixing: ModeMixing, everywhere: bool) -> None:
         """Multiply the field ``A`` by the unitary of ``mixing`` (all rows), in place; all ranks call this."""
 
+    def enter(self, device: Any, A: Any, channels: np.ndarray) -> None:
+        """Add the signals of ``channels`` (mask), as launched, to ``A`` (local rows, N), √W, in place."""
+
     def log_gain(self, piece: "FibrePiece", start: float, stop: float, frequencies: Array) -> Array:
         """Return ln of the power gain from ``start`` to ``stop`` (m) in a piece: (frequencies, modes)."""
         ...
@@ -151,8 +154,11 @@ class BandFilter(Lumped):
 
     def passed(self, grid: WdmGrid) -> np.ndarray:
         """Return whether each channel passes, (channels,), in the grid's order."""
-        ascending = np.argsort(np.argsort(grid.offsets, kind="stable"))
-        return np.isin(ascending + 1, self.table.block, invert=True)
+        return ~_among(grid, self.table.block + self.table.add)
+
+    def added(self, grid: WdmGrid) -> np.ndarray:
+        """Return whether each channel enters behind the filters, (channels,), in the grid's order."""
+        return _among(grid, self.table.add)
 
     def transfer(self, grid: WdmGrid) -> Array:
         """Return the amplitude in each bin of a row's spectrum, (N,), in NumPy's order; 0 between bands."""
@@ -172,6 +178,13 @@ class BandFilter(Lumped):
                 A[row] = device.ifft(device.fft(A[row]) * transfer).astype(A.dtype)
 
         device.map_rows(A.shape[0], change)
+        if self.table.add:
+            path.enter(device, A, self.added(path.grid))
+
+
+def _among(grid: WdmGrid, numbers: list[int]) -> np.ndarray:
+    """Return whether each channel has one of these numbers, from 1 by ascending frequency, (channels,)."""
+    return np.isin(np.argsort(np.argsort(grid.offsets, kind="stable")) + 1, numbers)
 
 
 class ModeCoupler(Lumped):

@@ -19,8 +19,8 @@ from wavefabric.optics.link.elements import (
 from wavefabric.optics.link.path import LinkPath
 from wavefabric.optics.signal.amplifier import REFERENCE_BANDWIDTH
 from wavefabric.optics.signal.receiver import Receiver
-from wavefabric.optics.theory.expected import Budget, budgets
-from wavefabric.optics.theory.gaussian_noise import Options, nonlinear_interference
+from wavefabric.optics.theory.expected import Budget, budgets, channel_budgets, interference_after
+from wavefabric.optics.theory.gaussian_noise import Options
 from wavefabric.optics.theory.line import LinkLine, LinkPart
 
 #: Most elements of a link whose parts are listed: interference is computed after each fibre.
@@ -37,15 +37,19 @@ def line_of(path: LinkPath, every: bool = False) -> LinkLine:
     shape = path.fibre.modes, path.grid.channels
     same: dict[Any, LinkPart] = {}  # equal parts are one object, so that a repetition is seen
     start, span_ends = 0, set(path.span_ends)
+    entering: dict[int, np.ndarray] = {}
     for number in range(1, len(path.elements) + 1):
         ended = every or number in span_ends
-        if ended or isinstance(path.elements[number], FibrePiece):
+        if ended or number in path.changes or isinstance(path.elements[number], FibrePiece):
             part, key = _part(path, start, number, shape)
             parts.append(same.setdefault(key, part))
             start = number
         if ended:
             ends.append(len(parts))
-    return LinkLine(tuple(parts), tuple(ends))
+        if number in path.changes and (mask := path.changes[number].added(path.transmitter.grid)).any():
+            entering[len(parts)] = mask
+    lit = None if path.first_lit.all() else path.first_lit
+    return LinkLine(tuple(parts), tuple(ends), entering=entering, lit=lit)
 
 
 def _part(path: LinkPath, start: int, stop: int, shape: tuple[int, int]) -> tuple[LinkPart, Any]:
@@ -97,13 +101,19 @@ def element_rows(path: LinkPath, receiver: Receiver) -> list[dict[str, Any]]:
     rows, relative = [], np.zeros_like(powers)
     options = Options(symbols=sent.grid.symbols, phase_window=receiver.tracked)
     before = powers
-    for number, budget in enumerate(budgets(line, alike, range(1, line.count + 1)), start=1):
-        element, signal = path.elements[number - 1], powers * budget.gain
+    at, every = range(1, line.count + 1), np.arange(sent.grid.channels)
+    levels = np.zeros((2, line.count + 1, *powers.shape))  # signal and noise
+    for number, some, part in channel_budgets(line, alike, every, at):
+        levels[:, number][:, :, some] = (powers * part.gain)[:, some], (part.ase + 0 * powers)[:, some]
+    fibres = [each.position + 1 for each in path.pieces]
+    interference = interference_after(fibres, path.fibre, receiver, line, options, interpolate=False)
+    for number, budget in zip(at, budgets(line, alike, at), strict=True):
+        element, signal = path.elements[number - 1], levels[0, number]
         lit = signal > 0
         if isinstance(element, FibrePiece):
-            interference = nonlinear_interference(path.fibre, sent, line.up_to(number), options)
-            relative = np.divide(interference, signal, where=lit, out=np.zeros_like(signal))
-        ase = np.divide(budget.ase + np.zeros_like(signal), signal, where=lit, out=np.zeros_like(signal))
+            relative = np.divide(interference[number], signal, where=lit, out=np.zeros_like(signal))
+        relative = np.where(line.entering.get(number, False), 0.0, relative)
+        ase = np.divide(levels[1, number], signal, where=lit, out=np.zeros_like(signal))
         rows.append(
             {
                 "element": path.link.elements[number - 1].kind,

@@ -114,6 +114,10 @@ class LinkPath:
         self._net_gains: list[float] = []
         #: Natural logarithm of the mean power gain up to each element, by number of elements before it.
         self.levels = [0.0]
+        #: Filters that block or add channels, by number of elements up to their end.
+        self.changes: dict[int, BandFilter] = {}
+        #: Whether each channel is lit at the start, (channels,).
+        self.first_lit = np.ones(self.grid.channels, bool)
         #: Powers (channels, modes) at the input of each piece so far, without the link's mean gain.
         self._relative: list[Array] = []
         self._evolution = lru_cache(maxsize=4)(self._evolution_of)
@@ -121,6 +125,8 @@ class LinkPath:
         self.pieces: list[FibrePiece] = []
         self._list_elements(run, fibres)
         self.fibre = self.medium(self.pieces[0]).fibre
+        #: The transmitter of the channels that are lit at the start.
+        self.launched = transmitter if self.first_lit.all() else transmitter.lit(self.first_lit)
         #: Whether the receiver knows the inverse of the link; an equaliser does not need it.
         self.known_channel = run.receiver.equaliser == "ideal"
         lumped = [each for each in self.elements if isinstance(each, Lumped)]
@@ -142,8 +148,8 @@ class LinkPath:
     def _list_elements(self, run: RunFile, fibres: dict[str, Fibre]) -> None:
         """Create the media and elements of the link, with the gains of its amplifiers."""
         tables, modes, ends = run.fibre_tables(), fibres["fibre"].modes, set(self.span_ends)
+        self._list_changes()
         media: dict[tuple[str, float], tuple[tuple[str, float], int]] = {}
-        launched = float(self.transmitter.powers(modes).sum())
         number = Counter[type]()
         pieces: list[FibrePiece] = []
         lost, before, amplified, compensated = 0.0, 0.0, 1.0, False  # in this span; since the last amplifier
@@ -163,7 +169,9 @@ class LinkPath:
                 if table.pumps:
                     change += self._pump_gain(element, tables[table.table], table.table)
             elif isinstance(table, AmplifierElement):
-                gain = self._gain(table, before, launched * math.exp(self.levels[-1]))
+                launched = self.transmitter.powers(modes)
+                launched = launched * self.weights(at - 1) if self.changes else launched
+                gain = self._gain(table, before, float(launched.sum()) * math.exp(self.levels[-1]))
                 element = LinkAmplifier(table, number[LinkAmplifier], gain, pieces)
                 compensated = table.gain is None and table.power is None
                 self.levels.append(self.levels[-1] + (before if compensated else math.log(gain)))
@@ -175,7 +183,7 @@ class LinkPath:
                 element = LumpedLoss(table.loss, modes)
                 change = math.log(element.gains.mean())
             elif isinstance(table, FilterElement):
-                element = BandFilter(table)
+                element = self.changes.get(at) or BandFilter(table)
                 change = math.log(element.gain)
             else:
                 element = ModeCoupler(number[ModeCoupler], table.within)
@@ -188,6 +196,54 @@ class LinkPath:
                 self._net_gains.append(1.0 if compensated else amplified * math.exp(-lost))
                 lost, amplified, compensated = 0.0, 1.0, False
         self._check_modes(tables, fibres)
+
+    def _list_changes(self) -> None:
+        """List the filters that block or add channels; raise InputError for channels that do not exist."""
+        grid = self.transmitter.grid
+        known = np.zeros(grid.channels, bool)
+        for at, table in enumerate(self.link.elements, start=1):
+            if not isinstance(table, FilterElement) or not (table.block or table.add):
+                continue
+            for key in ("block", "add"):
+                if (most := max(getattr(table, key), default=1)) > grid.channels:
+                    limit = f"{most} given; allowed: 1 to {grid.channels}"
+                    raise InputError(f"link.element[{at - 1}].{key}: channel {limit}")
+            change = self.changes[at] = BandFilter(table)
+            # A channel that is not known before it enters is dark until then.
+            self.first_lit &= known | ~change.added(grid)
+            known |= ~change.passed(grid)
+
+    def weights(self, elements: int) -> Array:
+        """Return the power of each channel behind ``elements`` elements over its launch power, (channels,).
+
+        The link's mean gain (`levels`) is left out. A dark channel has 0.
+        """
+        weights, grid = np.where(self.first_lit, 1.0, 0.0), self.transmitter.grid
+        for at, change in self.changes.items():
+            if at <= elements:
+                weights[~change.passed(grid)] = 0.0
+                weights[change.added(grid)] = math.exp(-self.levels[at])
+        return weights
+
+    def entries(self, spans: int) -> np.ndarray:
+        """Return behind how many elements each channel entered that is lit behind some spans, (channels,).
+
+        0 is the transmitter; −1 means a dark channel.
+        """
+        grid = self.transmitter.grid
+        entries = np.where(self.first_lit | (spans == 0), 0, -1)
+        for at, change in self.changes.items():
+            if at <= self.end(spans):
+                entries[~change.passed(grid)] = -1
+                entries[change.added(grid)] = at
+        return entries
+
+    def enter(self, device, A, channels: np.ndarray) -> None:
+        """Add the signals of ``channels`` (mask), as launched, to ``A`` (local rows, N), √W, in place."""
+        entering, waveform = self.transmitter.lit(channels), device.empty((1, A.shape[1]), A.dtype)
+        for row in range(A.shape[0]):
+            entering.fill(device, waveform, self.local_modes.first_row + row, self.fibre.modes)
+            A[row] += waveform[0]
 
     def _gain(self, table: AmplifierElement, loss: float, power: float) -> float:
         """Return an amplifier's power gain; ``loss`` is that since the amplifier before it, in nepers.
@@ -229,11 +285,10 @@ class LinkPath:
         flat = any(isinstance(each, LinkAmplifier) and each.table.gain_flattening for each in self.elements)
         if flat and not spectral:
             raise InputError("link.gain_flattening: true given; allowed if gain or loss depends on frequency")
-        for number, each in enumerate(self.elements):
-            if isinstance(each, BandFilter) and max(each.table.block, default=1) > self.grid.channels:
-                actual = f"channel {max(each.table.block)} given"
-                limit = f"1 to {self.grid.channels}"
-                raise InputError(f"link.element[{number}].block: {actual}; allowed: {limit}")
+        for at, change in self.changes.items():
+            fault = "a waveform" if run.signal.waveform else "back-propagation"
+            if change.table.add and (run.signal.waveform or run.receiver.back_propagation):
+                raise InputError(f"link.element[{at - 1}].add: given with {fault}; allowed: without")
         for medium in self.media.values():
             linear = np.column_stack([medium.fibre.alpha, medium.fibre.beta])
             inside = np.diff(medium.fibre.groups) == 0
@@ -266,14 +321,17 @@ class LinkPath:
         """Return what a piece of fibre shares with others of its kind."""
         return self.media[piece.medium]
 
-    def through(self, spans: int) -> tuple[float, Array | None]:
-        """Return the length of fibre of ``spans`` spans, m, and its mean β by mode; None for no fibre."""
+    def through(self, spans: int, start: int = 0) -> tuple[float, Array | None]:
+        """Return the length of fibre of ``spans`` spans, m, and its mean β by mode; None for no fibre.
+
+        The first ``start`` elements are left out.
+        """
         end = self.end(spans)
         lengths: dict[tuple[str, float], float] = {}
-        for each in self.elements[:end]:
+        for each in self.elements[start:end]:
             if isinstance(each, FibrePiece):
                 lengths[each.medium] = lengths.get(each.medium, 0.0) + each.length
-        whole = self.distances[end]
+        whole = self.distances[end] - self.distances[start]
         betas = [self.media[key].fibre.beta for key in lengths]
         if len(lengths) < 2:
             return whole, betas[0] if betas else None
@@ -312,9 +370,12 @@ class LinkPath:
         path.fibre = path.medium(self.pieces[0]).fibre
         return path
 
-    def inverse_mixing(self, spans: int) -> ModeMixing | None:
-        """Return the mixing that undoes the mode couplers of ``spans`` spans; None if there are none."""
-        passed = self.elements[: self.end(spans)] if self.known_channel else []
+    def inverse_mixing(self, spans: int, start: int = 0) -> ModeMixing | None:
+        """Return the mixing that undoes the mode couplers of ``spans`` spans; None if there are none.
+
+        The first ``start`` elements are left out.
+        """
+        passed = self.elements[start : self.end(spans)] if self.known_channel else []
         mixings = []
         for each in passed:
             if isinstance(each, ModeCoupler):
@@ -385,7 +446,7 @@ class LinkPath:
         relative = self._relative
         while len(relative) <= piece.number:
             if not relative:
-                relative.append(launched)
+                relative.append(launched * self.first_lit[:, None])
                 continue
             last, following = self.pieces[len(relative) - 1], self.pieces[len(relative)]
             changed = relative[-1] * np.exp(self.log_gain(last, 0, last.length, frequencies))
@@ -393,7 +454,10 @@ class LinkPath:
                 changed = changed * (relative[-1].sum() / changed.sum())
             between = self.elements[last.position : following.position]
             flat = any(isinstance(each, LinkAmplifier) and each.table.gain_flattening for each in between)
-            relative.append(launched if flat else changed)
+            after = launched * self.weights(following.position)[:, None]
+            # A channel that entered or ended in between has no changes from before.
+            kept = self.weights(following.position) == self.weights(last.position)
+            relative.append(after if flat else np.where(kept[:, None], changed, after))
         return relative[piece.number] * math.exp(self.levels[piece.position])
 
 

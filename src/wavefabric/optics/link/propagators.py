@@ -54,10 +54,13 @@ class LinkPropagator:
         sections = path.sections(self.device, piece, backward)
         return self._all[piece.medium].run(A, piece.length, *arguments, sections=sections, **options)
 
-    def undo_linear(self, path: LinkPath, A, spans: int) -> None:
-        """Undo the linear effects of ``spans`` spans on ``A`` (local rows, N), last span first, in place."""
+    def undo_linear(self, path: LinkPath, A, spans: int, start: int = 0) -> None:
+        """Undo the linear effects of ``spans`` spans on ``A`` (local rows, N), last span first, in place.
+
+        The first ``start`` elements are left out.
+        """
         counts = dataclasses.replace(self.operators.counts)
-        for element in reversed(path.elements[: path.end(spans)]):
+        for element in reversed(path.elements[start : path.end(spans)]):
             if isinstance(element, Lumped):
                 element.undo(path, self.device, A)
                 continue

@@ -125,9 +125,32 @@ class LinkReceiver:
         ``display`` shows progress. ``options`` are those of `Receiver.receive`; their ``progress`` is also
         called with spans of back-propagation.
         """
-        path, receiver = self.path, self.receiver
+        entries, parts = self.path.entries(spans), self.receiver.transmitter.parts
+        if not entries.any():
+            return self._receive(self.receiver, 0, propagator, field, spans, display, **options)
+        # Channels have passed only what came after they entered.
+        starts = [(channels, start) for channels, _ in parts for start in np.unique(entries[channels])]
+        entered = [(channels[entries[channels] == s], int(s)) for channels, s in starts if s >= 0]
+
+        def receive(number: int, receiver: Receiver, **more: Any) -> ReceiverResult:
+            return self._receive(receiver, entered[number][1], propagator, field, spans, display, **more)
+
+        return self.receiver.receive_parts([channels for channels, _ in entered], receive, **options)
+
+    def _receive(
+        self,
+        receiver: Receiver,
+        start: int,
+        propagator: LinkPropagator,
+        field,
+        spans: int,
+        display: Progress,
+        **options: Any,
+    ) -> ReceiverResult:
+        """Receive by ``receiver`` what entered behind ``start`` elements of the link; see `receive`."""
+        path = self.path
         modes, gain, table = path.local_modes, path.net_gain(spans), self.run.receiver.back_propagation
-        through: tuple[Any, ...] = *path.through(spans), path.inverse_mixing(spans)
+        through: tuple[Any, ...] = *path.through(spans, start), path.inverse_mixing(spans, start)
         if path.inverted or self.inverse:
             field, through = field.copy(), (0.0, None, None)
             if table is not None or not path.unitary:
@@ -135,7 +158,7 @@ class LinkReceiver:
                 receiver.load_noise(self.comm.device, field, modes.first_mode, gain)
                 receiver = replace(receiver, osnr_db=None)
             if table is None:
-                propagator.undo_linear(path, field, spans)
+                propagator.undo_linear(path, field, spans, start)
             else:
                 inverse = self._inverse = self._inverse or BackPropagation(self.run, table, path, self.comm)
                 display.start(inverse.parts * spans, "digital back-propagation, spans")
@@ -143,4 +166,5 @@ class LinkReceiver:
         display.start(modes.rows, f"receiver, {f'span {spans}' if spans else 'back to back'}, rows")
         options |= {"joint": self.run.receiver.sets(path.fibre.group_sizes), "control": self.comm.control}
         options |= {"first_mode": modes.first_mode, "modes": path.fibre.modes}
-        return receiver.receive(*for_signals(self.comm, field), *through, power_gain=gain, **options)
+        options |= {"power_gain": gain}
+        return receiver.receive(*for_signals(self.comm, field), *through, **options)

@@ -31,6 +31,7 @@ from wavefabric.optics.link.step_choice import choose_step
 from wavefabric.optics.propagation.phase_groups import rank_phase_group_coupling
 from wavefabric.optics.run_file.load import RunFile, run_file
 from wavefabric.optics.signal.equaliser import Equaliser, scratch_bytes
+from wavefabric.optics.signal.transmitter import Transmitter
 from wavefabric.runtime.device import get_device
 from wavefabric.runtime.exchange.communicator import Communicator, solo
 from wavefabric.runtime.exchange.control import check_agreement
@@ -252,12 +253,7 @@ class _Link:
             read = partial(read_waveform, waveform, self.device, self.A, local_modes, self._show_progress)
             on_all_ranks(self.comm, read)
         else:
-            own = local_modes.first_row, self.fibre.modes
-            device = signal_device(self.comm, self.A.size)
-            launched = self.A if device is self.device else device.empty(self.A.shape, self.A.dtype)
-            self.transmitter.fill(device, launched, *own, self._show_progress)
-            if launched is not self.A:
-                self.device.copy(self.A, launched)
+            self._fill(self.transmitter if self.settings.receiver.back_to_back else self.path.launched)
         self._stop_if_requested()
         self.propagator.main.finite_energy(self.A, 0.0)
         if self.settings.receiver.back_to_back:
@@ -265,7 +261,17 @@ class _Link:
             key = (modes, self.path.plain, self.path.unitary, build.back_to_back_key(self.settings))
             receive = partial(self._receive, "back_to_back", 0)
             self.received["back_to_back"] = self.shared.get("back_to_back", key, receive, most=64)
+            if self.path.launched is not self.transmitter:  # channels that enter later are dark at first
+                self._fill(self.path.launched)
         return 0, None
+
+    def _fill(self, transmitter: Transmitter) -> None:
+        """Fill the field with the signals of a transmitter."""
+        device = signal_device(self.comm, self.A.size)
+        launched = self.A if device is self.device else device.empty(self.A.shape, self.A.dtype)
+        transmitter.fill(device, launched, self.local_modes.first_row, self.fibre.modes, self._show_progress)
+        if launched is not self.A:
+            self.device.copy(self.A, launched)
 
     def _pass(self, number: int, inside: dict | None) -> None:
         """Pass element ``number`` of the link, from the state ``inside`` it on; receive where a span ends."""

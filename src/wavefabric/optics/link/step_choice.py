@@ -94,7 +94,7 @@ class _ShortLink:
         path, modes = self.path, self.path.local_modes
         propagator, field = self.propagator, self.field
         propagator.renew(self._options(step))
-        self.transmitter.fill(self.device, field, modes.first_row, path.fibre.modes)
+        path.launched.fill(self.device, field, modes.first_row, path.fibre.modes)
         elements = path.elements[: path.end(self.spans)]
         counts = {each: propagator.steps(each) or 1 for each in elements if isinstance(each, FibrePiece)}
         progress.start(sum(counts.values()), f"trial, step {step:.4g} m, steps")

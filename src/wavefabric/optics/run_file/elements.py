@@ -15,6 +15,7 @@ Gain = Annotated[float, values.in_unit("dB", least=0, most=200)]
 _Tilt = Annotated[float, values.in_unit("1/Hz", least=-1e-9, most=1e-9)]
 _Power = Annotated[float, values.in_unit("W", above=0, most=1e6)]
 NoiseFigure = Annotated[float, values.in_unit("dB", least=0, most=100)]
+Channels = Annotated[list[values.Count], Field(max_length=values.MOST_CHANNELS)]
 ModeDependence = Annotated[float, values.in_unit("dB", least=0, most=30)]
 
 
@@ -79,7 +80,8 @@ class FilterElement(values.RunFileTable):
     """Describes optical filters in a row, as of ROADMs: super-Gaussian pass bands about the channels.
 
     ``bandwidth`` is the full width at half maximum of one filter, Hz, ``order`` its order, ``loss`` the loss
-    of all in dB. ``block`` lists channels, from 1 by ascending frequency, that none of the filters passes.
+    of all in dB. ``block`` lists channels, from 1 by ascending frequency, that none of the filters passes;
+    ``add`` those that enter behind the filters with their launch power, in place of what was there before.
     """
 
     kind: Literal["filter"]
@@ -87,7 +89,8 @@ class FilterElement(values.RunFileTable):
     order: Annotated[values.Count, Field(le=100)] = 1
     filters: Annotated[values.Count, Field(le=10_000)] = 1
     loss: Gain = 0.0
-    block: Annotated[list[values.Count], Field(max_length=values.MOST_CHANNELS)] = Field(default_factory=list)
+    block: Channels = Field(default_factory=list)
+    add: Channels = Field(default_factory=list)
 
 
 class MixingElement(values.RunFileTable):

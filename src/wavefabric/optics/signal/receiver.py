@@ -177,7 +177,9 @@ class Receiver:
         if outside := [each for each in pairs if each[0] not in local or not 0 <= each[1] < grid.channels]:
             raise InputError(f"keep: {outside[0]} given, below {(modes, grid.channels)} allowed")
         if len(self.transmitter.parts) > 1:
-            return self._receive_parts(device, field, (length, beta, inverse_mixing), request)
+            alike = [channels for channels, _ in self.transmitter.parts]
+            link = device, field, length, beta, inverse_mixing
+            return self.receive_parts(alike, lambda _, part, **more: part.receive(*link, **more), **options)
         if inverse_mixing is not None:
             instance("inverse_mixing", inverse_mixing, ModeMixing)
             inverse_mixing.check_rows(field.shape[0])
@@ -233,31 +235,37 @@ class Receiver:
         measured = np.sqrt(error), wrong, ber, mutual, gmi, delay, offset, lost
         return ReceiverResult(10 * np.log10(snr), *measured, points, eyes)
 
-    def _receive_parts(self, device, field, link: tuple, request: Reception) -> ReceiverResult:
-        """Receive the channels of each of `Transmitter.parts` in turn; return the results of all channels.
+    def receive_parts(
+        self, parts: Sequence[np.ndarray], receive: Callable[..., ReceiverResult], **options: Any
+    ) -> ReceiverResult:
+        """Receive channels in ``parts``, lists of indices of channels alike; return results of all channels.
 
-        ``link`` has the arguments ``length``, ``beta`` and ``inverse_mixing`` of `receive`.
+        ``receive(number, receiver, **options)`` receives the channels of part ``number``, of which
+        ``receiver`` is. Channels in no part are dark. ``options`` are those of `Reception`.
         """
-        parts = self.transmitter.parts
         results: dict[str, Any] = {}
+        offset, size, request = self.frequency_offset, self.transmitter.grid.channels, Reception(**options)
         kept: dict[str, Any] = {"points": {}, "eyes": {}}
-        offset, size = self.frequency_offset, self.transmitter.grid.channels
-        for number, (channels, part) in enumerate(parts):
+        for number, channels in enumerate(parts):
 
             def progress(done: int, rows: int, number: int = number) -> None:
                 if request.progress is not None:
                     request.progress((number * rows + done) // len(parts), rows)
 
             keep = [(mode, k) for mode, c in request.keep for k in np.flatnonzero(channels == c)]
-            options = vars(request) | {"keep": keep, "progress": progress}
-            changes = {"transmitter": part, "frequency_offset": np.broadcast_to(offset, size)[channels]}
-            result = replace(self, **changes).receive(device, field, *link, **options)
+            changes = {"transmitter": self.transmitter.of_channels(channels)}
+            changes |= {"frequency_offset": np.broadcast_to(offset, size)[channels]}
+            more = vars(request) | {"keep": keep, "progress": progress}
+            result = receive(number, replace(self, **changes), **more)
             for name, values in ((each.name, getattr(result, each.name)) for each in fields(result)):
                 if name in kept:
                     kept[name] |= {(mode, int(channels[k])): row for (mode, k), row in values.items()}
                     continue
-                shape = len(values), size
-                results.setdefault(name, np.zeros(shape, values.dtype))[:, channels] = values
+                dark = np.nan if values.dtype.kind == "f" else False
+                results.setdefault(name, np.full((len(values), size), dark))[:, channels] = values
+        for rows in filter(None, kept.values()):
+            blank = np.full(min((row.shape for row in rows.values()), default=(2, 0)), np.nan)
+            rows |= {key: blank for key in request.keep if key not in rows}
         return ReceiverResult(**results, **kept)
 
     def _lost_frame_error(self) -> float:
@@ -346,11 +354,7 @@ class Receiver:
                 (symbols[:, slips], delay[slips]), turns[slips] = again, device.to_host(some + rest)
             phase = recovery.carrier_phase(xp, form, self.phase, self.phase_window, symbols, sent)
             symbols *= xp.exp(-1j * phase)
-
-            def eye(channel: int, window=window, delay=delay, phase=phase + xp.zeros((1, len(turns), 1))):
-                one = slice(channel, channel + 1)
-                return recovery.eye_waveform(device, window[:, one] * matched, delay[one], phase[:, channel])
-
+            eye = partial(_eye, device, window, matched, delay, phase + xp.zeros((1, len(turns), 1)))
             yield [mode], 0, symbols, sent, device.to_host(delay)[None], turns, eye
 
     def _equalised(self, device, parts: Iterable, matched, options: Equaliser):
@@ -405,6 +409,12 @@ class Receiver:
             errors = form.bit_errors(xp, form.decide(xp, sent), form.decide(xp, symbols), axis=(0, 2))
             wrong = device.to_host(errors) / (2 * sent.shape[-1] * form.bits_per_symbol)
         return np.stack([device.to_host(square), wrong, *information_rates(device, form, sent, symbols)])
+
+
+def _eye(device, window, matched, delay, phase, channel: int):
+    """Return the waveform of the eye of one of the channels of ``window``; see `eye_waveform`."""
+    one = slice(channel, channel + 1)
+    return recovery.eye_waveform(device, window[:, one] * matched, delay[one], phase[:, channel])
 
 
 def _with_clock(device, window, sent, clock: str):

@@ -103,16 +103,30 @@ class Transmitter:
         kinds = list(zip(self.grid.symbol_rates.tolist(), self.rolloffs.tolist(), self.formats, strict=True))
         if len(set(kinds)) == 1:
             return [(np.arange(self.grid.channels), self)]
-        parts = []
-        for kind in dict.fromkeys(kinds):
-            channels, part = np.flatnonzero([each == kind for each in kinds]), copy(self)
-            _, rolloff, form = kind
-            values = {"grid": self.grid.part(channels.tolist()), "rolloff": rolloff}
-            if self.launch_power.ndim and self.launch_power.shape[-1] > 1:
-                values["launch_power"] = self.launch_power[..., channels]
-            vars(part).update(values, constellation=form, format=form)
-            parts.append((channels, part))
-        return parts
+        alike = [np.flatnonzero([each == kind for each in kinds]) for kind in dict.fromkeys(kinds)]
+        return [(channels, self.of_channels(channels)) for channels in alike]
+
+    def of_channels(self, channels: np.ndarray) -> "Transmitter":
+        """Return the transmitter of some ``channels`` (indices) of one symbol rate, roll-off and format."""
+        part, first = copy(self), channels[0]
+        vars(part).pop("parts", None)  # those of all channels
+        form = self.formats[first]
+        values = {"grid": self.grid.part(channels.tolist()), "rolloff": float(self.rolloffs[first])}
+        if self.launch_power.ndim and self.launch_power.shape[-1] > 1:
+            values["launch_power"] = self.launch_power[..., channels]
+        vars(part).update(values, constellation=form, format=form)
+        return part
+
+    def with_powers(self, powers: np.ndarray) -> "Transmitter":
+        """Return this transmitter with other launch powers, W, (modes, channels)."""
+        other = copy(self)
+        vars(other).pop("parts", None)
+        vars(other).update(launch_power=powers)
+        return other
+
+    def lit(self, channels: np.ndarray) -> "Transmitter":
+        """Return this transmitter with all channels dark but those for which ``channels`` is true."""
+        return self.with_powers(np.atleast_1d(self.launch_power * channels))
 
     def labels(self, device, row: int, channel: int):
         """Return the labels sent on ``row`` and ``channel``: int32 device array, shape (symbols,)."""

@@ -8,7 +8,7 @@ mixing of noise with the signal, depletion of the signal by interference, and th
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from types import NoneType
 from typing import Any
@@ -24,6 +24,7 @@ from wavefabric.optics.signal.constellation import Constellation
 from wavefabric.optics.signal.receiver import Receiver
 from wavefabric.optics.signal.recovery import BLIND_OWN
 from wavefabric.optics.signal.transmitter import root_raised_cosine
+from wavefabric.optics.theory.changing_channels import changing_interference
 from wavefabric.optics.theory.gaussian_noise import Options, nonlinear_interference
 from wavefabric.optics.theory.line import LinkLine, Spans
 from wavefabric.optics.theory.sums import window_weights
@@ -123,22 +124,23 @@ def expected_quality(
     levels: dict[int, Any] = {n: np.zeros((6, *powers.shape)) for n in positions}
     numerical = {n: _filled(grid.offsets, stepped[n] - nli[n]) for n in positions}
     for channels, part in transmitter.parts:
-        alike, sent = replace(receiver, transmitter=part), powers[:, channels]
-        for n, budget in zip(positions, budgets(line, alike, positions), strict=True):
-            gain = np.broadcast_to(budget.gain, powers.shape)[:, channels]
-            ase = np.broadcast_to(budget.ase, powers.shape)[:, channels]
+        alike = replace(receiver, transmitter=part, frequency_offset=0.0)
+        for n, some, budget in channel_budgets(line, alike, channels, positions):
+            sent = powers[:, some]
+            gain = np.broadcast_to(budget.gain, powers.shape)[:, some]
+            ase = np.broadcast_to(budget.ase, powers.shape)[:, some]
             loaded = np.zeros_like(sent)
             if receiver.osnr_db is not None:
                 density = osnr_noise_density(receiver.osnr_db, budget.nominal)
                 loaded = 2 * part.grid.symbol_rate * density * sent
             signal = sent * gain * budget.signal_fraction
             passed = budget.noise_fraction
-            noise = nli[n][:, channels] * passed, ase, loaded, numerical[n][:, channels] * passed
+            noise = nli[n][:, some] * passed, ase, loaded, numerical[n][:, some] * passed
             error = np.maximum(sum(noise), 0) / np.where(signal > 0, signal, np.inf)
             recovery = signal * added_error(alike, error, rows, abs(budget.dispersion)[:, None])
             if receiver.equaliser is None:
                 recovery = recovery + sent * gain * budget.intersymbol_fraction
-            levels[n][:, :, channels] = signal, *noise, recovery
+            levels[n][:, :, some] = signal, *noise, recovery
             distances[n] = budget.distance
     named = [(f"span_{n}" if n else "back_to_back", n) for n in positions]
     return {name: Expectation(distances[n], *list(levels[n])) for name, n in named}
@@ -196,6 +198,28 @@ def budgets(line: LinkLine, receiver: Receiver, at: Sequence[int]) -> list[Budge
     return out
 
 
+def channel_budgets(
+    line: LinkLine, receiver: Receiver, channels: np.ndarray, at: Sequence[int]
+) -> Iterator[tuple[int, np.ndarray, Budget]]:
+    """Yield the number of spans, channels that entered at the same place, and their `Budget` from there.
+
+    These are for each number ``at`` of spans, ascending. ``receiver`` is that of ``channels`` (indices),
+    which are alike; dark ones are left out.
+    """
+    if not line.changes:
+        yield from ((n, channels, each) for n, each in zip(at, budgets(line, receiver, at), strict=True))
+        return
+    whole = budgets(line, receiver, at)
+    for n, before in zip(at, whole, strict=True):
+        stop = line.ends[n - 1] if n else 0
+        entries = line.entries(stop)[channels]
+        for start in np.unique(entries[entries >= 0]).tolist():
+            part, end = (line.between(start, stop), 1) if stop > start else (line, 0)
+            (budget,) = budgets(part, receiver, [end * part.count])
+            budget = replace(budget, distance=before.distance, nominal=before.nominal)
+            yield n, channels[entries == start], budget
+
+
 def _passing(pulse: Array, amplitude: Array) -> float:
     """Return the share of white noise behind a matched filter that filters of this amplitude leave."""
     return float(2 * (pulse * amplitude**2).mean()) if (amplitude != 1).any() else 1.0
@@ -220,18 +244,26 @@ def _filled(offsets: Array, values: Array) -> Array:
 
 
 def interference_after(
-    numbers: Sequence[int], fibre: Fibre, receiver: Receiver, line: LinkLine, options: Options
+    numbers: Sequence[int],
+    fibre: Fibre,
+    receiver: Receiver,
+    line: LinkLine,
+    options: Options,
+    interpolate: bool = True,
 ) -> dict[int, Array]:
     """Return a dictionary from number of spans to nonlinear interference, W, (modes, channels).
 
-    If there are many ``numbers`` of spans, results of some are interpolated.
+    With ``interpolate``, and if there are many ``numbers`` of spans, results of some are interpolated.
     """
+    sent = receiver.transmitter
+    if line.changes:
+        stops = {n: line.ends[n - 1] for n in numbers}
+        return {n: changing_interference(fibre, sent, line, stop, options) for n, stop in stops.items()}
     nodes = list(numbers)
-    if nodes:
+    if nodes and interpolate:
         least = max((n for n in EVALUATED if n <= nodes[0]), default=1)
         between = [*(n for n in EVALUATED if least <= n < nodes[-1]), nodes[-1]]
         nodes = min(nodes, between, key=len)
-    sent = receiver.transmitter
     nli = {n: nonlinear_interference(fibre, sent, line.up_to(n), options) for n in nodes}
     if nodes == list(numbers):
         return nli

@@ -1,10 +1,11 @@
 """Describe a link for theory: stretches of fibre, each followed by lumped gain and noise."""
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -31,20 +32,82 @@ class LinkPart:
     filtered: Callable[[Array], Array] | None = None
 
 
+class Stay(NamedTuple):
+    """Describes the parts of a line in which some ``channels`` (mask) are lit."""
+
+    channels: np.ndarray
+    start: int  # number of parts before
+    stop: int  # number of parts up to the end
+
+
 @dataclass(frozen=True, eq=False)
 class LinkLine:
     """Describes a link as parts in order; ``ends`` are the numbers of parts up to the end of each span.
 
-    Interference of the parts adds up in field if ``coherent``, otherwise in power.
+    Interference of the parts adds up in field if ``coherent``, otherwise in power. ``entering`` is a
+    dictionary from the number of parts before to a mask of the channels that enter there with their launch
+    power, (channels,). A part whose gain is 0 for a channel ends it. ``lit`` are the channels at the start;
+    None: all.
     """
 
     parts: tuple[LinkPart, ...]
     ends: tuple[int, ...]
     coherent: bool = True
+    entering: dict[int, np.ndarray] = field(default_factory=dict)
+    lit: np.ndarray | None = None
 
     def up_to(self, spans: int) -> "LinkLine":
         """Return the first ``spans`` spans."""
-        return LinkLine(self.parts[: self.ends[spans - 1]], self.ends[:spans], self.coherent)
+        stop = self.ends[spans - 1]
+        entering = {at: mask for at, mask in self.entering.items() if at <= stop}
+        return replace(self, parts=self.parts[:stop], ends=self.ends[:spans], entering=entering)
+
+    def between(self, start: int, stop: int | None = None) -> "LinkLine":
+        """Return the line from behind ``start`` parts to behind ``stop`` parts, without channels entering."""
+        stop = len(self.parts) if stop is None else stop
+        ends = [end - start for end in self.ends if start < end <= stop]
+        whole = [] if ends and ends[-1] == stop - start else [stop - start]
+        return LinkLine(self.parts[start:stop], (*ends, *whole), self.coherent)
+
+    @cached_property
+    def _ended(self) -> dict[int, np.ndarray]:
+        """Return a dictionary from number of parts to a mask of the channels that the last of them ends."""
+        gains = ((number, np.atleast_1d(each.gain)) for number, each in enumerate(self.parts, start=1))
+        return {number: (gain == 0).all(axis=0) for number, gain in gains if (gain == 0).all(axis=0).any()}
+
+    @property
+    def changes(self) -> list[int]:
+        """Return the numbers of parts behind which channels enter or end, ascending."""
+        return sorted({*self.entering, *self._ended})
+
+    def _walk(self, parts: int) -> Iterator[tuple[int, np.ndarray]]:
+        """Yield 0 and the `changes` up to ``parts``, each with the `entries` there."""
+        masks = [*self.entering.values(), *self._ended.values()]
+        entries = np.zeros(max(map(len, masks)), int)
+        entries = entries if self.lit is None else np.where(self.lit, 0, -1)
+        yield 0, entries
+        for at in (at for at in self.changes if at <= parts):
+            entries = np.where(self._ended.get(at, False), -1, entries)
+            entries = np.where(self.entering.get(at, False), at, entries)
+            yield at, entries
+
+    def entries(self, parts: int) -> np.ndarray:
+        """Return behind how many parts each channel entered that is lit behind ``parts`` parts, (channels,).
+
+        −1 means a dark channel; behind 0 parts all are lit. Only for lines with `changes`.
+        """
+        *_, (_, entries) = self._walk(parts)
+        return entries if parts else np.zeros_like(entries)
+
+    def stays(self, parts: int) -> list[Stay]:
+        """Return where channels are lit in the first ``parts`` parts, those with equal ends together."""
+        masks: dict[tuple[int, int], np.ndarray] = {}
+        walk = list(self._walk(parts))
+        for (_, before), (at, after) in pairwise([*walk, (parts, np.full_like(walk[0][1], -1))]):
+            for start in np.unique(before[(before >= 0) & (after != before)]).tolist():
+                mask = (before == start) & (after != before)
+                masks[start, at] = masks.get((start, at), False) | mask
+        return [Stay(mask, *ends) for ends, mask in masks.items()]
 
     @property
     def count(self) -> int:
