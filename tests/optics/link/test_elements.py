@@ -5,73 +5,25 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from run_tables import merged, without_none
+from link_cases import AMPLIFIER, DCF, LINEAR, LINK, SMF, launched, path_of, piece, settings
 
 from wavefabric.base.errors import InputError
 from wavefabric.base.results import read_result
 from wavefabric.base.system.progress import Progress
 from wavefabric.optics import Amplifier, propagate
-from wavefabric.optics.link.build import build_fibres, build_transmitter
+from wavefabric.optics.link.build import build_fibres
 from wavefabric.optics.link.elements import BandFilter, saturated_gain
 from wavefabric.optics.link.expected import expected_of
 from wavefabric.optics.link.line import line_of
-from wavefabric.optics.link.path import LinkPath
 from wavefabric.optics.link.propagators import LinkPropagator
 from wavefabric.optics.link.run import run_link
 from wavefabric.optics.propagation.propagate import PropagationOptions
-from wavefabric.optics.propagation.rank_modes import RankModes
 from wavefabric.optics.run_file.elements import FilterElement
-from wavefabric.optics.run_file.load import RunFile, checked_run
+from wavefabric.optics.run_file.load import checked_run
 from wavefabric.optics.signal.wdm import WdmGrid
 from wavefabric.optics.theory.response import Accumulation, Stretch
 from wavefabric.runtime.device import get_device
 from wavefabric.runtime.exchange import solo
-
-SMF = {
-    "preset": "single-mode",
-    "attenuation": "0.2 dB/km",
-    "beta2": "-21.7 ps^2/km",
-    "beta3": "0.13 ps^3/km",
-    "gamma": "1.3 1/W/km",
-}
-#: A compensating fibre whose dispersion and slope are −5 times those of `SMF`.
-DCF = SMF | {
-    "attenuation": "0.5 dB/km",
-    "beta2": "108.5 ps^2/km",
-    "beta3": "-0.65 ps^3/km",
-    "gamma": "5 1/W/km",
-}
-AMPLIFIER = {"kind": "amplifier"}
-#: No Kerr effect.
-LINEAR = {"fibre": {"gamma": "0 1/W/km"}, "fibres": {"dcf": {"gamma": "0 1/W/km"}}}
-LINK = {
-    "seed": 3,
-    "fibre": SMF,
-    "fibres": {"dcf": DCF},
-    "link": {},
-    "signal": {
-        "symbol_rate": "32 GBaud",
-        "symbols": 256,
-        "samples_per_symbol": 8,
-        "launch_power": "0 dBm",
-        "channels": 3,
-        "spacing": "50 GHz",
-        "centre_frequency": "193.4 THz",
-        "modulation": "16qam",
-    },
-    "receiver": {"phase_window": 0},
-    "solver": {"step": "1 km"},
-    "output": {"figures": False},
-}
-
-
-def piece(length, fibre=None):
-    return {"kind": "fibre", "length": length} | ({"fibre": fibre} if fibre else {})
-
-
-def settings(*elements, **changes) -> RunFile:
-    link = {"link": {"element": list(elements)}} if elements else {}
-    return RunFile.model_validate(without_none(merged(merged(LINK, link), changes)))
 
 
 @pytest.fixture(params=["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
@@ -86,19 +38,6 @@ def simulate(device, tmp_path):
         return read_result(tmp_path / f"{name}.h5")
 
     return run
-
-
-def path_of(run) -> LinkPath:
-    fibres = build_fibres(run)
-    modes = fibres["fibre"].modes
-    return LinkPath(run, fibres, build_transmitter(run, modes), RankModes((0, modes)))
-
-
-def launched(run, device):
-    path = path_of(run)
-    field = device.empty((path.fibre.rows, path.grid.samples), np.complex128)
-    path.transmitter.fill(device, field)
-    return path, field
 
 
 UNLIKE = [

@@ -154,9 +154,7 @@ def test_a_known_inverse_of_random_coupling_knows_no_oscillator(tmp_path):
     path = tmp_path / "run.toml"
     parsed(tmp_path, 'linewidth = "1 kHz"')
     path.write_text(path.read_text().replace("[link]", COUPLED + "[link]"))
-    with pytest.raises(
-        InputError, match=r"receiver\.linewidth: given for a receiver that solves the link"
-    ):
+    with pytest.raises(InputError, match=r"receiver\.linewidth: given for a receiver that solves the link"):
         links.run_link(path, tmp_path / "no.h5")
 
 
