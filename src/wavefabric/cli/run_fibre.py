@@ -1,7 +1,7 @@
 """Execute `wavefabric run` for a fibre link's run file: write result and figures, print a penalty table."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -56,7 +56,7 @@ def run_link_file(options: RunOptions, ranks: RunRankOptions) -> None:
 
 def _conclude(path: Path, settings: RunFile, check: StepCheck | None, options: RunOptions) -> None:
     """Draw the figures of a result and print its table."""
-    figures = plot_result(path) if settings.output.figures else []
+    figures = plot_result(path, brief=True) if settings.output.figures else []
     result = read_result(path)
     rows, channels = group_rows(result), channel_rows(result)
     solver = result.attrs("solver") if "solver" in result.groups() else {}
@@ -89,6 +89,7 @@ def show(rows: list[dict[str, Any]], solver: dict[str, Any], title: str) -> Iter
         yield "Q² in dB over modes and channels; penalty: mean minus back to back"
         if line := rate_line(rows):
             yield line
+        yield from ratio_lines(rows)
         if "back_to_back" in rows[0]["received"] and not _has_reference(rows):
             yield "back to back is free of noise (no receiver.osnr): no reference for a penalty"
     if "local_error" in solver:
@@ -108,11 +109,30 @@ def rate_line(rows: list[dict[str, Any]]) -> str:
         rates = [(row["received"][name]["gmi_mean"], row["modes"]) for row in rows]
         if all(rate is not None for rate, _ in rates):
             rate = sum(rate * modes for rate, modes in rates) / sum(modes for _, modes in rates)
-            at = "back to back" if name == "back_to_back" else f"{first['distance_m'] / 1e3:g} km"
-            texts[name] = f"{rate:.3f} ({at})"
-    shown = list(texts.values())
-    line = ", ".join(shown if len(shown) <= 4 else [*shown[:2], "…", shown[-1]])
+            texts[name] = f"{rate:.3f} ({_at(name, first)})"
+    line = _few(texts.values())
     return f"GMI in bits per symbol of each polarisation, mean: {line}" if line else ""
+
+
+def ratio_lines(rows: list[dict[str, Any]]) -> Iterator[str]:
+    """Yield a line on OSNR and one on GSNR of the worst signal; none where there is no noise."""
+    for key, name in (("osnr_min_db", "OSNR"), ("gsnr_min_db", "GSNR, with interference,")):
+        texts = {}
+        for place, first in rows[0]["received"].items():
+            levels = [row["received"][place].get(key) for row in rows]
+            if levels := [level for level in levels if level is not None]:
+                texts[place] = f"{min(levels):.2f} ({_at(place, first)})"
+        if line := _few(texts.values()):
+            yield f"{name} of the worst signal in 12.5 GHz, dB: {line}"
+
+
+def _at(place: str, received: dict[str, Any]) -> str:
+    return "back to back" if place == "back_to_back" else f"{received['distance_m'] / 1e3:g} km"
+
+
+def _few(texts: Iterable[str]) -> str:
+    shown = list(texts)
+    return ", ".join(shown if len(shown) <= 4 else [*shown[:2], "…", shown[-1]])
 
 
 def cost_line(solver: dict[str, Any]) -> str:

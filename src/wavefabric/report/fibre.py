@@ -26,6 +26,7 @@ from wavefabric.report.figures import PlotAxis, bars, plot, table, text
 
 #: Column headings of the table of mode groups.
 _HEADS = {"q_squared_mean_db": "Q²", "q_squared_min_db": "least", "penalty_db": "penalty", "gmi_mean": "GMI"}
+_HEADS |= {"osnr_min_db": "OSNR", "gsnr_min_db": "GSNR"}
 _BACK = "back_to_back"
 
 #: Steps from which the first step, which plans transforms, is a small part of the time; Q² in dB that
@@ -80,7 +81,7 @@ def _run_file(result: Result) -> Any:
 
 def _verdict(rows: list[Any], farthest: str, q: np.ndarray, warnings: list[str]) -> tuple[str, str]:
     """Return a text on Q² and penalty at the farthest receiver, and the page's state: good, warned or bad."""
-    if lost := int((~np.isfinite(q)).any(axis=1).sum()):
+    if lost := int(np.isneginf(q).any(axis=1).sum()):
         return f"Signal lost in {lost} of {counted(len(q), 'mode')}", BAD
     receivers = [(row["received"][farthest], row["group"]) for row in rows]
     position = "back to back" if farthest == _BACK else f"after {receivers[0][0]['distance_m'] / 1e3:g} km"

@@ -75,8 +75,8 @@ def warnings_before(
     excess, step, limit = max(long, key=lambda each: each[0], default=(0.0, 0.0, None))
     if limit is not None and excess > 1:
         cost = "a shorter step, or --verify-step, tells how much of it is numerical"
-        if expected:
-            last = max(expected.values(), key=lambda one: one.distance)
+        last = max(expected.values(), key=lambda one: one.distance) if expected else None
+        if last is not None and np.any(last.numerical):
             with np.errstate(divide="ignore", invalid="ignore"):
                 loss = np.nanmax(10 * np.log10(last.noise / (last.noise - last.numerical)), initial=0.0)
             cost = f"theory expects these steps to cost up to {loss:.2g} dB of Q²"
@@ -180,7 +180,8 @@ def expected_of(
         how = f"theory takes the dispersion of all fibres as proportional, which leaves {worst:.0%} of it"
         warn(f"link: {how}; interference of unlike pieces is approximate")
     parts, _ = line.repeated
-    if solver.step is not None and solver.integrator in QUADRATURES and len(parts) == 1:
+    alike = len(parts) == 1 and not line.changes
+    if solver.step is not None and solver.integrator in QUADRATURES and alike:
         steps = Steps(solver.step, solver.integrator, path.pieces[0].section_count)
         if steps.actual_step(parts[0].length) > resonance(path.fibre, transmitter).step:
             options = Options(symbols=grid.symbols, steps=steps, sample_rate=grid.sample_rate)

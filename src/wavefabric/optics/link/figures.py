@@ -1,6 +1,5 @@
 """Draws the figures of a link: Q², penalty, constellations, spectra at the receivers, power along z."""
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import pairwise
@@ -24,7 +23,6 @@ from wavefabric.base.results.figure_style import (
     Axes,
     Figure,
     new_axes,
-    plain_text,
     style,
 )
 from wavefabric.base.results.file import Result, read_result
@@ -35,38 +33,53 @@ from wavefabric.optics.link.received_signals import (
     mean_db,
     mode_groups,
     numbers,
+    position_name,
+    q_squared_of,
     received,
 )
+from wavefabric.optics.link.signal_figures import constellation_figure, delay_figure, eye_figure, ratio_figure
+from wavefabric.optics.signal.constellation import DIRECT
 
-_MOST_DB = 1000
 #: Largest number of spectra in one figure: the first, the last, and some between.
 _MOST = 6
 
 
 def plot_result(
-    path: str | Path, out_dir: str | Path | None = None, suffix: str = "png", **signal: int
+    path: str | Path,
+    out_dir: str | Path | None = None,
+    suffix: str = "png",
+    brief: bool = False,
+    **signal: int,
 ) -> list[Path]:
     """Draw all figures for which the result file of a link has data; return their paths.
 
-    The files ``<stem>-q2``, ``-penalty``, ``-constellation``, ``-spectrum`` and ``-power``, with ``suffix``
-    png, pdf or svg, are in ``out_dir``, created if missing, or next to the result. InputError if ``path`` is
-    no result or has nothing to draw, or the folder cannot be used. With ``mode`` or ``channel``, from 1, only
-    the constellation of this mode or channel is drawn.
+    The files ``<stem>-q2``, ``-penalty``, ``-constellation``, ``-eye``, ``-snr``, ``-spectrum``, ``-power``
+    and ``-delays``, with ``suffix`` png, pdf or svg, are in ``out_dir``, created if missing, or next to the
+    result. InputError if ``path`` is no result or has nothing to draw, or the folder cannot be used. With
+    ``mode`` or ``channel``, from 1, only constellation and eye of this mode or channel are drawn. ``brief``
+    leaves out eyes, except of direct detection in place of constellations, and ratios.
     """
     with reading(path):
         result = read_result(path)
         if not received(result):
             raise InputError(f"{path}: holds no received signals (/received), so there is nothing to draw")
     folder = result.path.parent if out_dir is None else Path(out_dir)
+    signals = {"constellation": constellation_figure, "eye": eye_figure}
     drawn: dict[str, Callable[[Result], Figure | None]] = {
         "q2": q_squared_figure,
         "penalty": penalty_figure,
-        "constellation": constellation_figure,
+        **signals,
+        "snr": ratio_figure,
         "spectrum": spectrum_figure,
         "power": power_figure,
+        "delays": delay_figure,
     }
+    if brief:
+        formats = str(result.attrs("signal").get("modulation", "")).split(", ")
+        drawn.pop("constellation" if set(formats) <= set(DIRECT) else "eye")
+        drawn.pop("snr")
     if signal:
-        drawn = {"constellation": partial(constellation_figure, **signal)}
+        drawn = {name: partial(draw, **signal) for name, draw in signals.items()}
     written = []
     with made_folder(folder), reading(path):
         for name, draw in drawn.items():
@@ -140,7 +153,7 @@ def power_figure(result: Result) -> Figure | None:
 def q_squared_figure(result: Result) -> Figure:
     """Draw each mode's Q² (minimum, mean, maximum) at the farthest receiver, as Brehler et al., figure 4."""
     name = received(result)[-1]
-    q = _q_squared_db(result, name)
+    q = q_squared_of(result, name)
     modes, channels = q.shape
     axes, x, size = _mode_axes(result, modes)
     low, high = q.min(axis=1), q.max(axis=1)
@@ -155,7 +168,7 @@ def q_squared_figure(result: Result) -> Figure:
         axes.plot(x, low, "v", color=RED, markersize=size, label="minimum", zorder=3)
     axes.set_ylabel("Q² (dB)")
     count = f"over {channels} WDM channels" if channels > 1 else "of the channel"
-    _finish(axes, f"Q² {count}, {_position_name(result, name)}")
+    _finish(axes, f"Q² {count}, {position_name(result, name)}")
     return axes.figure
 
 
@@ -171,7 +184,7 @@ def penalty_figure(
     names = received(result)
     if names[0] != "back_to_back" or len(names) < 2:
         return None
-    reference = mean_db(_q_squared_db(result, "back_to_back"))
+    reference = mean_db(q_squared_of(result, "back_to_back"))
     if np.any(reference > NOISELESS_DB):
         return None
     modes = len(reference)
@@ -179,7 +192,7 @@ def penalty_figure(
     size *= 1.15
     axes.axhline(0, color=GREY, linewidth=1, zorder=1)
     for k, name in enumerate(names[1:]):
-        q = _q_squared_db(result, name)
+        q = q_squared_of(result, name)
         if len(q) != modes:
             actual = f"has {len(q)} modes; allowed: {modes}, those of back_to_back"
             raise InputError(f"{result.path}: 'received/{name}/q_squared_db' {actual}")
@@ -200,89 +213,6 @@ def penalty_figure(
     # With extrapolated penalties the legend is twice as long and shares the title's line.
     _finish(axes, "Nonlinear penalty" if extrapolated else "Nonlinear penalty of each spatial mode")
     return axes.figure
-
-
-def constellation_figure(
-    result: Result, mode: int | None = None, channel: int | None = None
-) -> Figure | None:
-    """Draw the symbols at the farthest receiver of ``mode`` (from 1), or of the first, worst and last mode.
-
-    ``channel`` (from 1) is by default the middle channel; others need a file with the symbols of all
-    channels. None without symbols. InputError for modes and channels that the file does not contain.
-    """
-    from matplotlib.figure import Figure
-
-    name = received(result)[-1]
-    if (key := f"received/{name}/constellation") not in result:
-        return None
-    q = _q_squared_db(result, name)
-    mean, points = mean_db(q), np.asarray(result[key])
-    if points.dtype.kind != "c" or not points.size or points.size % len(q):
-        actual = f"has {points.size} values of type {points.dtype}"
-        allowed = f"complex symbols of each of {len(q)} modes"
-        raise InputError(f"{result.path}: '{key}' {actual}; allowed: {allowed}")
-    if channel is not None or points.ndim == 4:
-        points = _of_channel(result, points, q.shape[1], channel)
-    points = points.reshape(len(q), -1)
-    if mode is not None and not 1 <= mode <= len(q):
-        raise InputError(f"mode: {mode} given; allowed: 1 to {len(q)}")
-    groups, labels = mode_groups(result, len(q)), _labels(result, len(q))
-    chosen = sorted({0, int(np.argmin(mean)), len(q) - 1}) if mode is None else [mode - 1]
-    with style():
-        figure = Figure(figsize=(3.4 * len(chosen) + 0.4, 4.1), layout="constrained")
-        parts = np.abs(points[chosen].astype(complex).view(float))
-        parts = parts[np.isfinite(parts)]
-        limit = 1.08 * float(np.quantile(parts, 0.999)) if parts.size and parts.any() else 1.0
-        for k, m in enumerate(chosen):
-            axes = figure.add_subplot(1, len(chosen), k + 1)
-            axes.set_aspect("equal")
-            shown = points[m][np.isfinite(points[m])][:4000]
-            axes.plot(shown.real, shown.imag, ".", color=BLUE, markersize=3, alpha=0.35, markeredgewidth=0)
-            axes.set(xlim=(-limit, limit), ylim=(-limit, limit), xlabel="in phase")
-            axes.set_ylabel("" if k else "quadrature")
-            axes.grid(True, axis="both")
-            title = f"{labels[m]}, group {groups[m]}: Q² = {mean[m]:.2f} dB"
-            axes.set_title(title, pad=8, fontsize=10)
-        of = "" if channel is None else f"of channel {channel} "
-        title = f"Received symbols {of}{_position_name(result, name)}"
-        figure.suptitle(title, x=0.02, ha="left", fontsize=11, fontweight="bold")
-    return figure
-
-
-def _of_channel(result: Result, points: np.ndarray, channels: int, channel: int | None) -> np.ndarray:
-    """Return the symbols of one ``channel`` (from 1; None: the middle channel), (modes, 2, symbols).
-
-    ``points`` are the symbols in the result: of all ``channels`` channels, or only of the middle one.
-    """
-    if channel is not None and not 1 <= channel <= channels:
-        raise InputError(f"channel: {channel} given; allowed: 1 to {channels}")
-    index = channels // 2 if channel is None else channel - 1
-    if points.ndim == 4 and index < points.shape[1]:
-        return points[:, index]
-    if index == channels // 2:
-        return points
-    kept = f"{result.path} keeps symbols of channel {channels // 2 + 1} alone"
-    raise InputError(f'channel: {channel} given, {kept}; allowed: a run with receiver.constellations = "all"')
-
-
-def _q_squared_db(result: Result, name: str) -> np.ndarray:
-    q = numbers(result, key := f"received/{name}/q_squared_db", 2)
-    if not np.all((np.abs(q) < _MOST_DB) | ~np.isfinite(q)):  # -inf: a lost signal; NaN: none was sent
-        raise InputError(f"{result.path}: '{key}' has values that are no Q² in dB; allowed: below {_MOST_DB}")
-    return q
-
-
-def _position_name(result: Result, name: str) -> str:
-    return "back to back" if name == "back_to_back" else f"after {distance(result, name) / 1e3:g} km"
-
-
-def _labels(result: Result, modes: int) -> list[str]:
-    # LP0,1 and LP01a read better with the indices as a subscript.
-    indices = re.compile(r"^LP(\d+,?\d*)(.*)$")
-    results = result.get("fibre/labels", [])
-    inputs = [plain_text(label) for label in results] if isinstance(results, list) else []
-    shown = [indices.sub(r"LP$_{\\mathrm{\1}}$\2", label) for label in inputs]
-    return shown if len(shown) == modes else [f"mode {m + 1}" for m in range(modes)]
 
 
 def _mode_axes(result: Result, modes: int) -> tuple[Any, np.ndarray, float]:

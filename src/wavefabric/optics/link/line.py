@@ -1,6 +1,7 @@
 """Describe a link's elements for theory, and list what each does to the signal: power, noise, dispersion."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -17,11 +18,12 @@ from wavefabric.optics.link.elements import (
     LumpedLoss,
 )
 from wavefabric.optics.link.path import LinkPath
-from wavefabric.optics.signal.amplifier import REFERENCE_BANDWIDTH
+from wavefabric.optics.signal.amplifier import REFERENCE_BANDWIDTH, osnr_noise_density
 from wavefabric.optics.signal.receiver import Receiver
-from wavefabric.optics.theory.expected import Budget, budgets, channel_budgets, interference_after
+from wavefabric.optics.theory.expected import budgets, channel_budgets, interference_after
 from wavefabric.optics.theory.gaussian_noise import Options
 from wavefabric.optics.theory.line import LinkLine, LinkPart
+from wavefabric.optics.theory.sums import dispersion
 
 #: Most elements of a link whose parts are listed: interference is computed after each fibre.
 MOST_LISTED = 200
@@ -83,6 +85,39 @@ def _filtered(filters: list[BandFilter], offset: Array) -> Array:
     return math.prod((each.amplitude(offset) for each in filters), start=np.ones(offset.shape))
 
 
+def received_levels(path: LinkPath, receiver: Receiver, at: Sequence[int]) -> dict[int, dict[str, Array]]:
+    """Return OSNR and accumulated dispersion after each number ``at`` of spans, ascending, by name.
+
+    The arrays are (modes, channels), NaN for dark signals: ``osnr_db``, in 12.5 GHz, of the noise of
+    amplifiers, Raman pumps and the receiver, with the mean gains of the link; ``dispersion``, D z = −2πc β2
+    z/λ², in s/m.
+    """
+    line, sent, grid = line_of(path), receiver.transmitter, path.grid
+    powers = sent.powers(path.fibre.modes)
+    out = {n: {key: np.full(powers.shape, np.nan) for key in ("osnr_db", "dispersion")} for n in at}
+    for channels, part in sent.parts:
+        alike = replace(receiver, transmitter=part, frequency_offset=0.0)
+        for n, some, budget in channel_budgets(line, alike, channels, at):
+            launched = powers[:, some]
+            signal = launched * np.broadcast_to(budget.gain, powers.shape)[:, some]
+            noise = np.broadcast_to(budget.ase, powers.shape)[:, some] / part.grid.symbol_rate
+            if receiver.osnr_db is not None:
+                noise = noise + 2 * osnr_noise_density(receiver.osnr_db, budget.nominal) * launched
+            with np.errstate(divide="ignore", invalid="ignore"):
+                ratio = np.where(signal > 0, signal / (noise * REFERENCE_BANDWIDTH), np.nan)
+                out[n]["osnr_db"][:, some] = 10 * np.log10(ratio)
+    for n, entries in ((n, path.entries(n)) for n in at):
+        for start in np.unique(entries[entries >= 0]).tolist():
+            some, (length, beta) = entries == start, path.through(n, start)
+            if beta is None:  # no fibre
+                out[n]["dispersion"][:, some] = 0.0
+                continue
+            turned = np.array([dispersion(row, grid.offsets[some])[2] * length for row in beta])
+            wavelength = SPEED_OF_LIGHT / (grid.centre_frequency + grid.offsets[some])
+            out[n]["dispersion"][:, some] = _dispersion(turned, wavelength)
+    return out
+
+
 def element_rows(path: LinkPath, receiver: Receiver) -> list[dict[str, Any]]:
     """Return a dictionary for each element of a link: what it is, and the signal after it, as theory has it.
 
@@ -98,7 +133,7 @@ def element_rows(path: LinkPath, receiver: Receiver) -> list[dict[str, Any]]:
     alike = replace(receiver, transmitter=sent.parts[0][1])
     powers, rate = sent.powers(path.fibre.modes), alike.transmitter.grid.symbol_rate
     reference = 10 * math.log10(rate / REFERENCE_BANDWIDTH)
-    rows, relative = [], np.zeros_like(powers)
+    rows, relative, wavelength = [], np.zeros_like(powers), SPEED_OF_LIGHT / path.grid.centre_frequency
     options = Options(symbols=sent.grid.symbols, phase_window=receiver.tracked)
     before = powers
     at, every = range(1, line.count + 1), np.arange(sent.grid.channels)
@@ -120,7 +155,7 @@ def element_rows(path: LinkPath, receiver: Receiver) -> list[dict[str, Any]]:
                 "distance_m": budget.distance,
                 "gain_db": _level(signal.sum() / before.sum()) if before.any() else None,
                 "power_dbm": _level(signal[lit].mean() * 1e3) if lit.any() else None,
-                "dispersion_s_per_m": _dispersion(path, budget),
+                "dispersion_s_per_m": float(_dispersion(budget.dispersion[0], wavelength)),
                 "osnr_db": _worst(ase, lit, reference),
                 "snr_nli_db": _worst(relative, lit, 0.0),
                 "gsnr_db": _worst(ase + relative * (rate / sent.grid.symbol_rates), lit, reference),
@@ -140,7 +175,6 @@ def _worst(noise: Array, lit: np.ndarray, reference: float) -> float | None:
     return reference - _level(most) if most > 0 else None
 
 
-def _dispersion(path: LinkPath, budget: Budget) -> float:
-    """Return the accumulated dispersion D z = −2πc β2 z/λ² of the first mode, s/m."""
-    wavelength = SPEED_OF_LIGHT / path.grid.centre_frequency
-    return float(-2 * math.pi * SPEED_OF_LIGHT / wavelength**2 * budget.dispersion[0]) + 0.0  # never −0
+def _dispersion(turned: Array, wavelength: Any) -> Array:
+    """Return the accumulated dispersion D z = −2πc β2 z/λ², s/m; ``turned`` is β2 z in s²."""
+    return -2 * math.pi * SPEED_OF_LIGHT / wavelength**2 * turned + 0.0  # never −0

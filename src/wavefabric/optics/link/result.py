@@ -37,10 +37,17 @@ _RECEIVED = {
     "gmi": ("bit", "the same bit by bit: generalised mutual information"),
     "delay": ("symbols", "delay found by the clock recovery, or that the equaliser undoes"),
     "offset": ("Hz", "frequency of the local oscillator above the carrier, as estimated and removed"),
+    "osnr_db": ("dB", "signal over noise of amplifiers and receiver.osnr in 12.5 GHz, by mean gains"),
+    "gsnr_db": ("dB", "signal over all noise and interference in 12.5 GHz, that of Q squared"),
+    "dispersion": ("s/m", "accumulated chromatic dispersion, before the receiver compensates it"),
     "spectrum": ("W/Hz", "power spectral density of each mode behind the amplifier, before the receiver"),
     "constellation": ("", "received symbols of the middle channel, (modes, 2, symbols), or of each before 2"),
     "eye": ("", "received waveform of the same channels at 4 samples per symbol, from the first symbol on"),
 }
+
+
+#: Ratios of signal to noise in 12.5 GHz.
+_RATIOS = ("osnr", "gsnr")
 
 
 def spectrum_bins(grid: WdmGrid) -> int:
@@ -178,6 +185,7 @@ def group_rows(result: Result) -> list[dict[str, Any]]:
     q = {name: np.atleast_2d(result[f"received/{name}/q_squared_db"]) for name in names}
     # Results of older versions have no GMI.
     gmi = {name: np.broadcast_to(result.get(f"received/{name}/gmi", np.nan), q[name].shape) for name in names}
+    ratios = {key: {name: _ratios(result, name, key, q[name].shape) for name in names} for key in _RATIOS}
     theory = {name: expected_db(result, name, q[name].shape) for name in names}
     groups = mode_groups(result, len(q[names[0]]))
     rows = []
@@ -187,18 +195,30 @@ def group_rows(result: Result) -> list[dict[str, Any]]:
         means = {name: float(mean_db(q[name][inside].reshape(1, -1))[0]) for name in names}
         reference = means.get("back_to_back", math.inf)
         for name, mean in means.items():
-            rate, expected = float(gmi[name][inside].mean()), theory[name]
+            rates, expected = gmi[name][inside], theory[name]
+            rate = float(rates[~np.isnan(rates)].mean()) if not np.isnan(rates).all() else math.nan
             expected = None if expected is None else mean_db(expected[inside].reshape(1, -1))[0]
             received_at[name] = {
                 "distance_m": distance(result, name),
                 "q_squared_expected_db": None if expected is None else float(expected),
                 "q_squared_mean_db": mean,
-                "q_squared_min_db": float(q[name][inside].min()),
+                "q_squared_min_db": float(np.fmin.reduce(q[name][inside], axis=None)),
                 "gmi_mean": rate if np.isfinite(rate) else None,
                 "penalty_db": mean - reference if reference <= NOISELESS_DB else None,
-            }
+            } | {f"{key}_min_db": _least(ratios[key][name][inside]) for key in _RATIOS}
         rows.append({"group": int(number), "modes": int(inside.sum()), "received": received_at})
     return rows
+
+
+def _ratios(result: Result, name: str, key: str, shape: tuple[int, ...]) -> np.ndarray:
+    """Return OSNR or GSNR of a receiver position, dB; NaN in results of older versions."""
+    return np.broadcast_to(result.get(f"received/{name}/{key}_db", np.nan), shape)
+
+
+def _least(ratios: np.ndarray) -> float | None:
+    """Return the smallest of the ratios in dB of lit signals; None without, or without noise."""
+    least = float(np.min(ratios[~np.isnan(ratios)], initial=np.inf))
+    return least if least < NOISELESS_DB else None
 
 
 def channel_rows(result: Result) -> list[dict[str, Any]]:
@@ -212,6 +232,12 @@ def channel_rows(result: Result) -> list[dict[str, Any]]:
     q = np.atleast_2d(result[f"received/{names[-1]}/q_squared_db"])
     expected = expected_db(result, names[-1], q.shape)
     measured = {"Q²_dB": mean_db(q.T)} | ({} if expected is None else {"theory_dB": mean_db(expected.T)})
+    for key in _RATIOS:
+        if np.isfinite(ratio := _ratios(result, names[-1], key, q.shape)).any():
+            measured[f"{key.upper()}_dB"] = mean_db(ratio.T)
+    offset = np.asarray(result.get(f"received/{names[-1]}/offset", 0.0))
+    if np.nan_to_num(offset).any():
+        measured["offset_GHz"] = np.broadcast_to(offset, q.shape).mean(axis=0) / 1e9
     measured["BER_counted"] = np.mean(result[f"received/{names[-1]}/ber_counted"], axis=0)
     keys = "frequencies", "symbol_rate", "modulations", "rolloffs"
     return described_channels([result[f"signal/{key}"] for key in keys], measured)

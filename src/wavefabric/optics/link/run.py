@@ -23,13 +23,16 @@ from wavefabric.optics.link import expected as theory
 from wavefabric.optics.link.build import SharedParts
 from wavefabric.optics.link.elements import FibrePiece
 from wavefabric.optics.link.field_files import Snapshots, check_waveform, read_waveform, with_whole_field
+from wavefabric.optics.link.line import received_levels
 from wavefabric.optics.link.path import LinkPath
 from wavefabric.optics.link.propagators import LinkPropagator
 from wavefabric.optics.link.reception import LinkReceiver, for_signals, signal_device
 from wavefabric.optics.link.result import BINS, POINTS, arrays_of, payload, power_spectrum, solver_attributes
 from wavefabric.optics.link.step_choice import choose_step
+from wavefabric.optics.link.transfer import stored_figures
 from wavefabric.optics.propagation.phase_groups import rank_phase_group_coupling
 from wavefabric.optics.run_file.load import RunFile, run_file
+from wavefabric.optics.signal.amplifier import REFERENCE_BANDWIDTH
 from wavefabric.optics.signal.equaliser import Equaliser, scratch_bytes
 from wavefabric.optics.signal.transmitter import Transmitter
 from wavefabric.runtime.device import get_device
@@ -366,6 +369,16 @@ class _Link:
         leg = {"total": total, "receiver": 0.0, "compilation": compilation}
         return {name: self.seconds[name] + seconds for name, seconds in leg.items()}
 
+    def _add_levels(self) -> None:
+        """Add OSNR, GSNR and dispersion to what was received; `received_levels`."""
+        receiver, grid = self.receiver.receiver, self.transmitter.grid
+        spans = {0 if name == "back_to_back" else int(name.split("_")[1]): name for name in self.received}
+        coherent = np.array([np.nan if form.direct else 0.0 for form in self.transmitter.formats])
+        for number, levels in received_levels(self.path, receiver, sorted(spans)).items():
+            arrays = self.received[spans[number]][1]
+            wider = 10 * np.log10(grid.symbol_rates / REFERENCE_BANDWIDTH)
+            arrays |= levels | {"gsnr_db": arrays["q_squared_db"] + wider + coherent}
+
     def _write(self) -> dict[str, Any]:
         """Write the result on rank 0, which receives rows of the field one by one; return its payload."""
         content: dict[str, Any] = {}
@@ -377,8 +390,11 @@ class _Link:
             solver = solver_attributes(self.propagator.main, self.limit) | {"memory_bytes": used}
             solver |= {f"{name}_seconds": seconds for name, seconds in self._seconds().items()}
             along = np.array(self.powers)
+            self._add_levels()
             parts = self.fibre, self.transmitter, self.received, along, solver, self.warnings
             content.update(payload(*parts, field))
+            if figures := stored_figures(self.settings, self.path, self.fibres):
+                content["modal"] = figures
             if self.expected:
                 content["theory"] = theory.theory_payload(self.expected)
             self.writer.write(content, self.settings.text, self.attributes | {"written_utc": stamp()})

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from wavefabric.base.arguments import number, whole
+from wavefabric.base.results import Data
 from wavefabric.optics.fibre.beta import phases_of
 from wavefabric.optics.fibre.fibre import Array, Fibre
 from wavefabric.optics.fibre.random_coupling import ModeMixing
@@ -17,6 +18,16 @@ from wavefabric.optics.run_file.load import RunFile, run_file
 
 #: Largest phase, in turns, by which delays may differ over the step of frequency of a derivative.
 _TURN = 0.05
+#: Largest number of sections times squared field rows for which a result file stores figures.
+_MOST_WORK = 10_000
+#: Unit and meaning of each figure that a result file stores.
+_STORED = {
+    "frequency": ("Hz", "optical frequency of the other datasets"),
+    "delay": ("s", "group delays of the principal states, relative to their mean"),
+    "gain_db": ("dB", "gains of the principal paths, relative to their mean gain"),
+    "delay_spread": ("s", "largest difference of group delay; of one mode the differential group delay"),
+    "mode_dependent_loss_db": ("dB", "ratio of the largest gain to the smallest"),
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,8 +141,8 @@ def modal_figures(
     offsets = np.linspace(-half, half, count) if count > 1 else np.zeros(1)
     step = _derivative_step(path)
     # The shape of filters is common to all rows, and may be 0.
-    around = (offsets + k * step for k in (-0.5, 0.0, 0.5))
-    before, middle, after = (transfer_matrices(path, each, filters=False) for each in around)
+    around = np.concatenate([offsets - step / 2, offsets, offsets + step / 2])
+    before, middle, after = np.split(transfer_matrices(path, around, filters=False), 3)
     # T(ω + δ/2) T(ω − δ/2)⁻¹ = exp(iδ G) to second order, G the group-delay operator.
     turns = np.linalg.eigvals(after @ np.linalg.inv(before))
     common = np.exp(1j * np.angle(turns.mean(axis=1, keepdims=True)))
@@ -141,6 +152,19 @@ def modal_figures(
     gains = 20 * np.log10(values)
     mean = 10 * np.log10((values**2).mean(axis=1, keepdims=True))
     return ModalFigures(path.grid.centre_frequency + offsets, delays, gains - mean)
+
+
+def stored_figures(run: RunFile, path: LinkPath, fibres: dict[str, Fibre]) -> dict[str, Data]:
+    """Return the figures that a result file stores (`/modal`), by name: of links that couple at random.
+
+    It is empty for other links, and where they would take more than half a second.
+    """
+    coupled = [piece for piece in path.pieces if path.medium(piece).coupling]
+    work = sum(piece.section_count for piece in coupled) * path.fibre.rows**2
+    if not 0 < work < _MOST_WORK:
+        return {}
+    figures = modal_figures(run, fibres=fibres).arrays()
+    return {name: Data(figures[name], *meaning) for name, meaning in _STORED.items()}
 
 
 def _derivative_step(path: LinkPath) -> float:
