@@ -24,7 +24,7 @@ from wavefabric.optics.signal.constellation import Constellation
 from wavefabric.optics.signal.receiver import Receiver
 from wavefabric.optics.signal.recovery import BLIND_OWN
 from wavefabric.optics.signal.transmitter import root_raised_cosine
-from wavefabric.optics.theory.gaussian_noise import SAMPLED, Options, nonlinear_interference
+from wavefabric.optics.theory.gaussian_noise import Options, nonlinear_interference
 from wavefabric.optics.theory.line import LinkLine, Spans
 from wavefabric.optics.theory.sums import window_weights
 
@@ -32,6 +32,8 @@ from wavefabric.optics.theory.sums import window_weights
 _BINS = 4096
 #: Parts of the noise, attributes of `Expectation`.
 PARTS = ("nli", "ase", "loaded", "numerical")
+#: Number of channels for which the numerical part is evaluated; it is nearly white, so interpolated between.
+SAMPLED = 9
 #: Numbers of spans for which interference is computed; between these numbers it is interpolated.
 EVALUATED = (1, 2, 3, 4, 5, 6, 8, 11, 15, 20, 27, 37, 50, 70, 100, 150, 220, 330, 500, 750, 1100, 1600, 2400)
 

@@ -32,6 +32,7 @@ from dataclasses import dataclass, replace
 from types import NoneType
 
 import numpy as np
+import scipy  # its submodules load when first used
 
 from wavefabric.base.arguments import instance, within
 from wavefabric.base.errors import InputError
@@ -50,8 +51,8 @@ from wavefabric.optics.theory.sums import (
     walk_off,
 )
 
-#: Number of channels of many for which a part of the interference that is smooth over frequency is evaluated.
-SAMPLED = 9
+#: Number of channels, of many, whose own profile of power counts; between them its effect is interpolated.
+_PROFILES = 5
 
 
 @dataclass(frozen=True)
@@ -96,14 +97,16 @@ def nonlinear_interference(
     if all(each.profile is None for each in line.parts):
         return mean
     order = sorted(channels, key=lambda channel: grid.offsets[channel])
-    picked = np.linspace(0, len(order) - 1, min(len(order), SAMPLED))
+    picked = np.linspace(0, len(order) - 1, min(len(order), _PROFILES))
     some, ratios = [order[k] for k in np.unique(np.rint(picked).astype(int))], []
     for channel in some:
         alone = _mean_interference(line, transmitter, replace(options, channels=(channel,)), channel)
-        lit = mean[:, channel] > 0
-        ratios.append(np.divide(alone[:, channel], mean[:, channel], where=lit, out=np.ones(len(lit))))
-    nodes = grid.offsets[some]
-    return mean * [np.interp(grid.offsets, nodes, ratio) for ratio in np.transpose(ratios)]
+        pair = alone[:, channel], mean[:, channel]
+        lit = (pair[0] > 0) & (pair[1] > 0)
+        ratios.append(np.log(np.divide(*pair, where=lit, out=np.ones(len(lit)))))
+    if len(some) == 1:
+        return mean * np.exp(ratios[0])[:, None]
+    return mean * np.exp(scipy.interpolate.CubicSpline(grid.offsets[some], ratios)(grid.offsets)).T
 
 
 def _mean_interference(

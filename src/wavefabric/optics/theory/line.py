@@ -94,8 +94,9 @@ class LinkLine:
                 elif each.profile is not None:
                     levels = np.log(weight @ each.profile[mode])
                     changes = np.diff(levels, prepend=0.0).tolist()
-                    length, lumped = each.length / len(changes), mean / math.exp(levels[-1])
-                    out += [Stretch(length, -x / length, math.exp(x), scale, strength) for x in changes]
+                    count, lumped = len(changes), mean / math.exp(levels[-1])
+                    length, kinds = each.length / count, (scale, strength, count)
+                    out += [Stretch(length, -x / length, math.exp(x), *kinds) for x in changes]
                     out[-1] = out[-1]._replace(gain=out[-1].gain * lumped)
                 else:
                     out.append(Stretch(each.length, alpha, mean, scale, strength))
