@@ -118,16 +118,16 @@ def ratio_lines(rows: list[dict[str, Any]]) -> Iterator[str]:
     """Yield a line on OSNR and one on GSNR of the worst signal; none where there is no noise."""
     for key, name in (("osnr_min_db", "OSNR"), ("gsnr_min_db", "GSNR, with interference,")):
         texts = {}
-        for place, first in rows[0]["received"].items():
-            levels = [row["received"][place].get(key) for row in rows]
+        for position, first in rows[0]["received"].items():
+            levels = [row["received"][position].get(key) for row in rows]
             if levels := [level for level in levels if level is not None]:
-                texts[place] = f"{min(levels):.2f} ({_at(place, first)})"
+                texts[position] = f"{min(levels):.2f} ({_at(position, first)})"
         if line := _few(texts.values()):
             yield f"{name} of the worst signal in 12.5 GHz, dB: {line}"
 
 
-def _at(place: str, received: dict[str, Any]) -> str:
-    return "back to back" if place == "back_to_back" else f"{received['distance_m'] / 1e3:g} km"
+def _at(position: str, received: dict[str, Any]) -> str:
+    return "back to back" if position == "back_to_back" else f"{received['distance_m'] / 1e3:g} km"
 
 
 def _few(texts: Iterable[str]) -> str:

@@ -55,7 +55,18 @@ def test_the_result_has_what_each_channel_has(cpu, tmp_path):
     for row, one in zip(rows, theory, strict=True):
         assert row["theory_dB"] == pytest.approx(one["theory_dB"], abs=1e-9)
     heads, cells = channel_cells(rows)
-    assert heads == ["channel", "THz", "GBaud", "format", "rolloff", "Q² dB", "theory dB", "BER counted"]
+    ratios = ["OSNR dB", "GSNR dB"]
+    assert heads == [
+        "channel",
+        "THz",
+        "GBaud",
+        "format",
+        "rolloff",
+        "Q² dB",
+        "theory dB",
+        *ratios,
+        "BER counted",
+    ]
     assert cells[1][:5] == ["2", "193.4", "32", "64qam:5.2 bit", "0.1"]
     content = fibre_content(result)
     assert "64qam:5.2 bit" in "".join(map(str, content.sections["Channels"]))

@@ -244,6 +244,20 @@ def test_raman_pumps_amplify_and_add_noise(simulate, device):
     assert noise == pytest.approx((1 / expected["span_1"].snr).mean(), rel=0.05)
 
 
+@pytest.mark.slow
+def test_interference_of_a_pumped_span(simulate):
+    """The power rises again towards the pump, which makes 4.6 times the interference of loss alone."""
+    signal = {"modulation": "gaussian", "symbols": 8192, "samples_per_symbol": 16, "launch_power": "5 dBm"}
+    pumps = [{"frequency": "205.5 THz", "power": "500 mW"}]
+    table = {"fibre": {"raman": {"gain": "silica"}}, "solver": {"step": "250 m"}, "signal": signal}
+    noise = []
+    for seed in (1, 2, 3):
+        run = settings(piece("60 km") | {"pumps": pumps}, AMPLIFIER, seed=seed, **table)
+        noise.append(10 ** (-simulate(run)["received/span_1/q_squared_db"] / 10))
+    expected = expected_of(run, warn=pytest.fail)["span_1"]
+    assert np.mean(noise, axis=0) == pytest.approx(1 / expected.snr, rel=0.08)
+
+
 def test_pumps_need_a_gain():
     run = settings(piece("60 km") | {"pumps": [{"frequency": "205 THz", "power": "250 mW"}]}, AMPLIFIER)
     with pytest.raises(InputError, match=r"link\.element\[0\]\.pumps: given .*with a table \[fibre\.raman\]"):

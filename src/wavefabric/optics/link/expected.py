@@ -140,9 +140,12 @@ def above_limit(step: float, limit: StepLimit) -> str:
 def left_out(run: RunFile) -> str:
     """Return the key of the first effect that a run includes but theory does not; "" if there is none."""
     present: dict[str, Any] = {}
+    without_pumps = {each.table for each in run.link.pieces if not each.pumps}
     for name, fibre in run.fibre_tables().items():
         coupling = fibre.random_coupling
         present |= {f"{name}.{key}": getattr(fibre, key) for key in SPECTRAL}
+        if name not in without_pumps:  # theory has Raman scattering in pumped fibre
+            present[f"{name}.raman"] = None
         present[f"{name}.random_coupling.between_groups"] = coupling and coupling.between_groups
     amplifiers = [each for each in run.link.elements if isinstance(each, AmplifierElement)]
     for key in ("mode_dependent_gain", "gain_tilt"):
@@ -162,10 +165,11 @@ def expected_of(
 ) -> dict[str, Expectation]:
     """Return a dictionary from receiver position, named as in ``/received``, to theory's `Expectation` there.
 
-    ``fibres`` are the fibres of the run (`build_fibres`); None: they are built. In a link of equal spans a
-    fixed step above the resonance limit causes spurious interference: its power is the ``numerical`` of an
-    `Expectation` if the integrator is one of `QUADRATURES`, else that is 0. ``warn`` is called with one line
-    if the run includes an effect that theory omits, or simplifies. InputError as for a run.
+    ``fibres`` are the fibres of the run (`build_fibres`); None: they are built. In a link of equal spans
+    without pumps a fixed step above the resonance limit causes spurious interference: its power is the
+    ``numerical`` of an `Expectation` if the integrator is one of `QUADRATURES`, else that is 0. ``warn`` is
+    called with one line if the run includes an effect that theory omits, or simplifies. InputError as for a
+    run.
     """
     run = run_file(run)
     if key := left_out(run):
@@ -180,8 +184,8 @@ def expected_of(
         how = f"theory takes the dispersion of all fibres as proportional, which leaves {worst:.0%} of it"
         warn(f"link: {how}; interference of unlike pieces is approximate")
     parts, _ = line.repeated
-    alike = len(parts) == 1 and not line.changes
-    if solver.step is not None and solver.integrator in QUADRATURES and alike:
+    uniform = len(parts) == 1 and parts[0].profile is None and not line.changes
+    if solver.step is not None and solver.integrator in QUADRATURES and uniform:
         steps = Steps(solver.step, solver.integrator, path.pieces[0].section_count)
         if steps.actual_step(parts[0].length) > resonance(path.fibre, transmitter).step:
             options = Options(symbols=grid.symbols, steps=steps, sample_rate=grid.sample_rate)

@@ -75,7 +75,8 @@ def plot_result(
         "delays": delay_figure,
     }
     if brief:
-        formats = str(result.attrs("signal").get("modulation", "")).split(", ")
+        signal_attrs = result.attrs("signal") if "signal" in result.groups() else {}
+        formats = str(signal_attrs.get("modulation", "")).split(", ")
         drawn.pop("constellation" if set(formats) <= set(DIRECT) else "eye")
         drawn.pop("snr")
     if signal:

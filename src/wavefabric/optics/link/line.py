@@ -27,6 +27,9 @@ from wavefabric.optics.theory.sums import dispersion
 
 #: Most elements of a link whose parts are listed: interference is computed after each fibre.
 MOST_LISTED = 200
+#: Number of stretches of a pumped piece of fibre whose powers theory takes as exponentials; twice as many
+#: change interference by 0.05 dB (pumps of 400 mW over 80 km) to 0.14 dB (500 mW over 60 km).
+_STRETCHES = 8
 
 
 def line_of(path: LinkPath, every: bool = False) -> LinkLine:
@@ -59,11 +62,14 @@ def _part(path: LinkPath, start: int, stop: int, shape: tuple[int, int]) -> tupl
     elements = path.elements[start:stop]
     piece = elements[0] if isinstance(elements[0], FibrePiece) else None
     fibre, length = (path.medium(piece).fibre, piece.length) if piece else (path.fibre, 0.0)
-    gain, noise, filters = np.exp(-fibre.alpha * length)[:, None], np.zeros(()), []
+    gain, noise, filters, profile = np.exp(-fibre.alpha * length)[:, None], np.zeros(()), [], None
     if piece and piece.pumps:
         channels = path.grid.centre_frequency + path.grid.offsets
         gain = gain * np.exp(path.log_gain(piece, 0.0, length, channels)).T
         noise = path.raman_noise(piece, channels).T
+        ends = length * np.arange(1, _STRETCHES + 1) / _STRETCHES
+        raman = np.stack([path.log_gain(piece, 0.0, end, channels).T for end in ends], axis=-1)
+        profile = np.exp(raman - np.multiply.outer(fibre.alpha, ends)[:, None])
     for each in elements:
         factor, added = np.ones(()), 0.0
         if isinstance(each, LinkAmplifier):
@@ -75,10 +81,11 @@ def _part(path: LinkPath, start: int, stop: int, shape: tuple[int, int]) -> tupl
             factor = np.broadcast_to(each.gains[::2, None], shape)
         gain, noise = gain * factor, noise * factor + added
     nominal = math.exp(path.levels[stop] - path.levels[start])
-    part = LinkPart(fibre, length, gain, noise, nominal, partial(_filtered, filters) if filters else None)
+    filtered = partial(_filtered, filters) if filters else None
+    part = LinkPart(fibre, length, gain, noise, nominal, filtered, profile)
     forms = tuple(each.table.model_dump_json() for each in filters)
     numbers = length, np.asarray(noise).tobytes(), nominal, gain.tobytes()
-    return part, (*numbers, piece and piece.medium, forms)
+    return part, (*numbers, b"" if profile is None else profile.tobytes(), piece and piece.medium, forms)
 
 
 def _filtered(filters: list[BandFilter], offset: Array) -> Array:

@@ -55,7 +55,7 @@ def _beside(line: LinkLine, received: Stay, other: Stay, shape: tuple[int, int])
         key = each, dark, gain.tobytes()
         if key not in same:  # equal parts are one object, so that a repetition is seen
             fibre = replace(each.fibre, gamma=0.0) if dark else each.fibre
-            same[key] = LinkPart(fibre, each.length, gain)
+            same[key] = replace(each, fibre=fibre, gain=gain, noise=0.0, filtered=None)
         parts.append(same[key])
         total = total * gain
     return LinkLine(tuple(parts), (len(parts),), line.coherent), total

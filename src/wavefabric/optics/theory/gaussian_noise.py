@@ -28,17 +28,18 @@ receiver's inverse returns the rows as if they had never mixed.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import NoneType
 
 import numpy as np
+import scipy  # its submodules load when first used
 
 from wavefabric.base.arguments import instance, within
 from wavefabric.base.errors import InputError
 from wavefabric.optics.fibre.fibre import Array, Fibre
 from wavefabric.optics.signal.transmitter import Transmitter
 from wavefabric.optics.theory.line import LinkLine, Spans
-from wavefabric.optics.theory.response import Accumulation, Steps
+from wavefabric.optics.theory.response import Accumulation, Steps, Stretch
 from wavefabric.optics.theory.sums import (
     Comb,
     Row,
@@ -49,6 +50,9 @@ from wavefabric.optics.theory.sums import (
     overlap_areas,
     walk_off,
 )
+
+#: Number of channels, of many, whose own profile of power counts; between them its effect is interpolated.
+_PROFILES = 5
 
 
 @dataclass(frozen=True)
@@ -71,8 +75,9 @@ def nonlinear_interference(
     ``spans`` are equal spans of ``fibre``, or a `LinkLine` that has its own fibres. The power is summed over
     both polarisations; fibres must be expanded at the grid's centre frequency. A mode without any light gets
     none. The fibres of a line count as if their dispersion and κ were proportional (`LinkLine.compared`), and
-    the gain of a part as if it were the same for all channels of a mode. `InputError` for channels that do
-    not exist.
+    the gain of a part as if it were the same for all channels of a mode. If parts have a ``profile``, gains
+    and profiles count for each received channel as if all channels had its own. `InputError` for channels
+    that do not exist.
     """
     instance("fibre", fibre, Fibre)
     instance("transmitter", transmitter, Transmitter)
@@ -81,21 +86,47 @@ def nonlinear_interference(
     line = spans.line(fibre, transmitter.grid.centre_frequency) if isinstance(spans, Spans) else spans
     for each in dict.fromkeys(line.parts):
         within(float(each.fibre.alpha.max() * each.length), "", "alpha x length", 0, 1000)
-    fibre, (parts, repeats) = line.reference, line.repeated
     if any(form.direct for form in transmitter.formats):
         raise InputError("transmitter: intensities given; allowed: formats with coherent detection")
     options = options or Options()
+    grid = transmitter.grid
+    channels = range(grid.channels) if options.channels is None else options.channels
+    if bad := [c for c in channels if not 0 <= c < grid.channels]:
+        raise InputError(f"channels: {bad[0]} given; allowed: 0 to {grid.channels - 1}")
+    mean = _mean_interference(line, transmitter, options)
+    if all(each.profile is None for each in line.parts):
+        return mean
+    order = sorted(channels, key=lambda channel: grid.offsets[channel])
+    picked = np.linspace(0, len(order) - 1, min(len(order), _PROFILES))
+    some, ratios = [order[k] for k in np.unique(np.rint(picked).astype(int))], []
+    for channel in some:
+        alone = _mean_interference(line, transmitter, replace(options, channels=(channel,)), channel)
+        pair = alone[:, channel], mean[:, channel]
+        lit = (pair[0] > 0) & (pair[1] > 0)
+        ratios.append(np.log(np.divide(*pair, where=lit, out=np.ones(len(lit)))))
+    if len(some) == 1:
+        return mean * np.exp(ratios[0])[:, None]
+    return mean * np.exp(scipy.interpolate.CubicSpline(grid.offsets[some], ratios)(grid.offsets)).T
+
+
+def _mean_interference(
+    line: LinkLine, transmitter: Transmitter, options: Options, channel: int | None = None
+) -> Array:
+    """Return interference as if all channels of a mode had their mean gain, or that of one ``channel``."""
+    fibre, (parts, repeats) = line.reference, line.repeated
     grid, rate = transmitter.grid, options.sample_rate
     order = np.argsort(grid.offsets)
     rates = grid.symbol_rates[order]
     comb = Comb.of(grid.offsets[order], rates, transmitter.rolloffs[order])
-    channels = range(grid.channels) if options.channels is None else options.channels
-    if bad := [c for c in channels if not 0 <= c < grid.channels]:
-        raise InputError(f"channels: {bad[0]} given; allowed: 0 to {grid.channels - 1}")
     if fibre.gamma == 0 or not line.length:
         return np.zeros((fibre.modes, grid.channels))
+    channels = range(grid.channels) if options.channels is None else options.channels
     received = np.flatnonzero(np.isin(order, channels))
-    kinds = _kinds(fibre, transmitter.powers(fibre.modes)[:, order] / 2 / rates, line, comb)
+    density = transmitter.powers(fibre.modes) / 2 / grid.symbol_rates
+    half_band = float(abs(comb.centres).max() + comb.rates.max())
+    alone = np.broadcast_to(np.arange(grid.channels) == channel, density.shape)
+    stretches = line.stretches(density if channel is None else alone, half_band)
+    kinds = _kinds(fibre, np.ascontiguousarray(density[:, order]), stretches, comb)
     spread, areas = walk_off(kinds, comb), overlap_areas(comb)
     # The phased array resolves mismatches of 1/(n L), which delays turn into frequencies.
     reach = repeats * sum(each.length * abs(each.scale) for each in kinds[0].stretches)
@@ -146,14 +177,13 @@ def _interference(sums: Sums, i: RowKind, squares: np.ndarray, excess: np.ndarra
     return np.outer(other_power, cross) + np.outer(self_power, itself)
 
 
-def _kinds(fibre: Fibre, density: np.ndarray, line: LinkLine, comb: Comb) -> list[RowKind]:
-    """Return a `RowKind` for each set of field rows with equal β and ``density``, and α and gain of parts.
+def _kinds(
+    fibre: Fibre, density: np.ndarray, stretches: list[tuple[Stretch, ...]], comb: Comb
+) -> list[RowKind]:
+    """Return a `RowKind` for each set of field rows with equal β, ``density`` and ``stretches`` (by mode).
 
     ``density`` (modes, channels) is the power of a row over the symbol rate, in W/Hz.
     """
-    density = np.ascontiguousarray(density)
-    half = float(abs(comb.centres).max() + comb.rates.max())
-    stretches = line.stretches(density, half)
     keys = np.column_stack([fibre.beta, density, np.array(stretches).reshape(fibre.modes, -1)])
     _, modes, kind = np.unique(keys, axis=0, return_index=True, return_inverse=True)
     kinds = []

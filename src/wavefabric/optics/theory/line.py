@@ -30,6 +30,9 @@ class LinkPart:
     nominal: float = 1.0  # mean power gain, to which loaded noise refers
     #: Amplitude of the filters among the elements at an offset from a channel's centre (Hz); None without.
     filtered: Callable[[Array], Array] | None = None
+    #: Power at the ends of equal stretches of the fibre over that at its start: (modes, channels, stretches).
+    #: None if powers fall by the fibre's loss alone.
+    profile: Array | None = None
 
 
 class Stay(NamedTuple):
@@ -137,7 +140,8 @@ class LinkLine:
     def stretches(self, powers: Array, half_band: float) -> list[tuple[Stretch, ...]]:
         """Return for each mode what `Accumulation` needs of each repeated part for its rows.
 
-        ``powers`` (modes, channels) weigh the gains of the channels; ``half_band`` is half the band, Hz.
+        ``powers`` (modes, channels) weigh gains and profiles of the channels; ``half_band`` is half the band,
+        Hz.
         """
         weights = np.where(powers.any(axis=1, keepdims=True), powers, 1.0)
         weights = weights / weights.sum(axis=1, keepdims=True)
@@ -145,10 +149,18 @@ class LinkLine:
         for each in self.repeated[0]:
             scale, strength, _ = self.compared(each.fibre, half_band)
             gains = np.broadcast_to(each.gain, powers.shape)
-            for out, gain, weight, alpha in zip(rows, gains, weights, each.fibre.alpha.tolist(), strict=True):
+            modes = zip(rows, gains, weights, each.fibre.alpha.tolist(), strict=True)
+            for mode, (out, gain, weight, alpha) in enumerate(modes):
                 mean = float(gain[0] if np.ptp(gain) == 0 else gain @ weight)
                 if each.length == 0 and out:
                     out[-1] = out[-1]._replace(gain=out[-1].gain * mean)
+                elif each.profile is not None:
+                    levels = np.log(weight @ each.profile[mode])
+                    changes = np.diff(levels, prepend=0.0).tolist()
+                    count, lumped = len(changes), mean / math.exp(levels[-1])
+                    length, kinds = each.length / count, (scale, strength, count)
+                    out += [Stretch(length, -x / length, math.exp(x), *kinds) for x in changes]
+                    out[-1] = out[-1]._replace(gain=out[-1].gain * lumped)
                 else:
                     out.append(Stretch(each.length, alpha, mean, scale, strength))
         return [tuple(row) for row in rows]

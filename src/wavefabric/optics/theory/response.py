@@ -89,6 +89,7 @@ class Stretch(NamedTuple):
     gain: float = 1.0  # power gain from the start of this fibre to the start of the next
     scale: float = 1.0  # phase mismatch over that in the reference fibre
     strength: float = 1.0  # γκ over that of the reference fibre
+    count: float = 1.0  # number of equal stretches, this one included, that make up its piece of fibre
 
 
 @dataclass(frozen=True)
@@ -108,8 +109,9 @@ class Accumulation:
 
     @property
     def matched(self) -> float:
-        """Return the mismatch, 1/m, up to which products of a stretch add in phase: α, or 1/L if larger."""
-        return max(max(each.alpha, 1 / each.length) / (abs(each.scale) or 1.0) for each in self._lit)
+        """Return the mismatch, 1/m, up to which products of a piece add in phase: |α|, or 1/L if larger."""
+        rates = ((max(abs(each.alpha), 1 / each.length / each.count), each.scale) for each in self._lit)
+        return max(rate / (abs(scale) or 1.0) for rate, scale in rates)
 
     @property
     def extent(self) -> float:
