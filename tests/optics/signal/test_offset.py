@@ -147,6 +147,30 @@ def test_each_channel_has_its_oscillator(cpu):
 
 
 @pytest.mark.parametrize(
+    ("formats", "more"),
+    [
+        ("16qam", {}),
+        ("16qam", {"phase_window": None}),
+        ("qpsk", {"phase": "viterbi-viterbi"}),
+        (["qpsk", "64qam", "pam4"], {}),
+        ("16qam", {"equaliser": Equaliser(8, 512)}),
+    ],
+)
+def test_every_device_receives_alike(device, cpu, formats, more):
+    """Figures, offsets and waveforms of eyes."""
+    transmitter, field = signal(cpu, formats, channels=3)
+    receiver = Receiver(transmitter, 20.0, frequency_offset=[1.03e9, 0.3e6, -2.5e9], **more)
+    keep = [(0, channel) for channel in range(3)]
+    here = receiver.receive(cpu, field, keep=keep)
+    there = receiver.receive(device, device.asarray(field), keep=keep)
+    np.testing.assert_allclose(there.q_squared_db, here.q_squared_db, atol=1e-6)
+    np.testing.assert_allclose(there.offset, here.offset, atol=1e-3 * TURN)
+    assert sorted(there.eyes) == sorted(here.eyes)
+    for key, waveform in here.eyes.items():
+        np.testing.assert_allclose(there.eyes[key], waveform, atol=1e-6)
+
+
+@pytest.mark.parametrize(
     ("offset", "said"),
     [
         (
