@@ -133,7 +133,7 @@ def test_channels_that_enter_with_unlike_gains_add_up():
     signal = {"modulation": "16qam", "launch_power": "0 dBm"}
     path = path_of(settings(*SPAN, {"kind": "loss", "loss": "2 dB"}, *SPAN, *SPAN, signal=signal))
     line = line_of(path)
-    marked = dataclasses.replace(line, entering={len(line.parts): np.array([True, False, False])})
+    marked = dataclasses.replace(line, added={len(line.parts): np.array([True, False, False])})
     for spans in (1, 2, 3):
         plain = nonlinear_interference(path.fibre, path.transmitter, line.up_to(spans), Options())
         stop = line.ends[spans - 1]
@@ -153,7 +153,7 @@ def test_amplifiers_see_the_channels_that_are_lit():
 
 def test_a_channel_enters_anew_where_the_link_repeats(simulate):
     run = settings(*SPAN, roadm(add=[2], block=[3]), link={"repeat": 3})
-    assert path_of(run).entries(3).tolist() == [0, 6, -1]
+    assert path_of(run).added_after(3).tolist() == [0, 6, -1]
     result = simulate(run)
     assert lit(result) == [
         [True] * 3,

@@ -31,7 +31,7 @@ class LinkContext(Protocol):
     def mix(self, device: Any, A: Any, mixing: ModeMixing, everywhere: bool) -> None:
         """Multiply the field ``A`` by the unitary of ``mixing`` (all rows), in place; all ranks call this."""
 
-    def enter(self, device: Any, A: Any, channels: np.ndarray) -> None:
+    def add_channels(self, device: Any, A: Any, channels: np.ndarray) -> None:
         """Add the signals of ``channels`` (mask), as launched, to ``A`` (local rows, N), √W, in place."""
 
     def log_gain(self, piece: "FibrePiece", start: float, stop: float, frequencies: Array) -> Array:
@@ -135,7 +135,7 @@ class LumpedLoss(Lumped):
 
 
 class BandFilter(Lumped):
-    """Applies filters in a row, with super-Gaussian pass bands about the channels, and their loss."""
+    """Applies a cascade of filters: super-Gaussian pass bands about the channels, and a loss."""
 
     def __init__(self, table: FilterElement):
         self.table = table
@@ -179,7 +179,7 @@ class BandFilter(Lumped):
 
         device.map_rows(A.shape[0], change)
         if self.table.add:
-            path.enter(device, A, self.added(path.grid))
+            path.add_channels(device, A, self.added(path.grid))
 
 
 def _among(grid: WdmGrid, numbers: list[int]) -> np.ndarray:

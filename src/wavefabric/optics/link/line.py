@@ -33,7 +33,7 @@ _STRETCHES = 8
 
 
 def line_of(path: LinkPath, every: bool = False) -> LinkLine:
-    """Return the `LinkLine` of a link: a part for each piece of fibre and what follows it, or a span's start.
+    """Return the `LinkLine` of a link: parts begin at pieces of fibre, spans, and where channels change.
 
     With ``every`` each element is a part and ends a span.
     """
@@ -42,7 +42,7 @@ def line_of(path: LinkPath, every: bool = False) -> LinkLine:
     shape = path.fibre.modes, path.grid.channels
     same: dict[Any, LinkPart] = {}  # equal parts are one object, so that a repetition is seen
     start, span_ends = 0, set(path.span_ends)
-    entering: dict[int, np.ndarray] = {}
+    added: dict[int, np.ndarray] = {}
     for number in range(1, len(path.elements) + 1):
         ended = every or number in span_ends
         if ended or number in path.changes or isinstance(path.elements[number], FibrePiece):
@@ -52,9 +52,9 @@ def line_of(path: LinkPath, every: bool = False) -> LinkLine:
         if ended:
             ends.append(len(parts))
         if number in path.changes and (mask := path.changes[number].added(path.transmitter.grid)).any():
-            entering[len(parts)] = mask
-    lit = None if path.first_lit.all() else path.first_lit
-    return LinkLine(tuple(parts), tuple(ends), entering=entering, lit=lit)
+            added[len(parts)] = mask
+    at_start = None if path.present_at_start.all() else path.present_at_start
+    return LinkLine(tuple(parts), tuple(ends), added=added, at_start=at_start)
 
 
 def _part(path: LinkPath, start: int, stop: int, shape: tuple[int, int]) -> tuple[LinkPart, Any]:
@@ -93,11 +93,11 @@ def _filtered(filters: list[BandFilter], offset: Array) -> Array:
 
 
 def received_levels(path: LinkPath, receiver: Receiver, at: Sequence[int]) -> dict[int, dict[str, Array]]:
-    """Return OSNR and accumulated dispersion after each number ``at`` of spans, ascending, by name.
+    """Return OSNR and accumulated dispersion after each number of spans in ``at``, ascending.
 
-    The arrays are (modes, channels), NaN for dark signals: ``osnr_db``, in 12.5 GHz, of the noise of
-    amplifiers, Raman pumps and the receiver, with the mean gains of the link; ``dispersion``, D z = −2πc β2
-    z/λ², in s/m.
+    The result is a dictionary from number of spans to two arrays (modes, channels), NaN for absent signals:
+    ``osnr_db``, in 12.5 GHz, of the noise of amplifiers, Raman pumps and receiver, computed from the mean
+    gains of the link; ``dispersion``, D z = −2πc β2 z/λ², in s/m.
     """
     line, sent, grid = line_of(path), receiver.transmitter, path.grid
     powers = sent.powers(path.fibre.modes)
@@ -113,9 +113,9 @@ def received_levels(path: LinkPath, receiver: Receiver, at: Sequence[int]) -> di
             with np.errstate(divide="ignore", invalid="ignore"):
                 ratio = np.where(signal > 0, signal / (noise * REFERENCE_BANDWIDTH), np.nan)
                 out[n]["osnr_db"][:, some] = 10 * np.log10(ratio)
-    for n, entries in ((n, path.entries(n)) for n in at):
-        for start in np.unique(entries[entries >= 0]).tolist():
-            some, (length, beta) = entries == start, path.through(n, start)
+    for n, added_after in ((n, path.added_after(n)) for n in at):
+        for start in np.unique(added_after[added_after >= 0]).tolist():
+            some, (length, beta) = added_after == start, path.through(n, start)
             if beta is None:  # no fibre
                 out[n]["dispersion"][:, some] = 0.0
                 continue
@@ -126,11 +126,11 @@ def received_levels(path: LinkPath, receiver: Receiver, at: Sequence[int]) -> di
 
 
 def element_rows(path: LinkPath, receiver: Receiver) -> list[dict[str, Any]]:
-    """Return a dictionary for each element of a link: what it is, and the signal after it, as theory has it.
+    """Return a list with a dictionary for each element of a link: the signal that theory expects after it.
 
-    Levels are means over modes and channels, ratios to noise are those of the worst signal, in dB; None where
-    there is no noise. OSNR and GSNR (with interference) are those in 12.5 GHz. Dispersion is that accumulated
-    by the first mode, in s/m. `InputError` for more than `MOST_LISTED` elements.
+    Powers are means over modes and channels. OSNR and GSNR, in 12.5 GHz, and the ratio to interference are
+    those of the worst signal, in dB; None if there is no noise. Dispersion is that accumulated by the first
+    mode since the transmitter, in s/m. `InputError` for more than `MOST_LISTED` elements.
     """
     if len(path.elements) > MOST_LISTED:
         limit = f"{len(path.elements)} elements given; allowed: up to {MOST_LISTED} to be listed"
@@ -154,7 +154,7 @@ def element_rows(path: LinkPath, receiver: Receiver) -> list[dict[str, Any]]:
         lit = signal > 0
         if isinstance(element, FibrePiece):
             relative = np.divide(interference[number], signal, where=lit, out=np.zeros_like(signal))
-        relative = np.where(line.entering.get(number, False), 0.0, relative)
+        relative = np.where(line.added.get(number, False), 0.0, relative)
         ase = np.divide(levels[1, number], signal, where=lit, out=np.zeros_like(signal))
         rows.append(
             {

@@ -74,10 +74,10 @@ class LinkFibre:
 
 
 class LinkPath:
-    """Models a link as a list of elements: pieces of fibre and lumped elements; also the inverse of all this.
+    """Models a link as a list of elements, pieces of fibre and lumped ones; it also has the link's inverse.
 
     ``fibres`` has the `Fibre` of each table of the run file, by its key ("fibre", "fibres.NAME"); a single
-    one is [fibre]. `InputError` if settings of several tables of the run file conflict.
+    `Fibre` stands for [fibre]. `InputError` if settings of several tables conflict.
     """
 
     @classmethod
@@ -114,10 +114,10 @@ class LinkPath:
         self._net_gains: list[float] = []
         #: Natural logarithm of the mean power gain up to each element, by number of elements before it.
         self.levels = [0.0]
-        #: Filters that block or add channels, by number of elements up to their end.
+        #: Filters that drop or add channels, by number of elements up to their end.
         self.changes: dict[int, BandFilter] = {}
-        #: Whether each channel is lit at the start, (channels,).
-        self.first_lit = np.ones(self.grid.channels, bool)
+        #: Whether each channel is launched at the start, (channels,).
+        self.present_at_start = np.ones(self.grid.channels, bool)
         #: Powers (channels, modes) at the input of each piece so far, without the link's mean gain.
         self._relative: list[Array] = []
         self._evolution = lru_cache(maxsize=4)(self._evolution_of)
@@ -125,8 +125,10 @@ class LinkPath:
         self.pieces: list[FibrePiece] = []
         self._list_elements(run, fibres)
         self.fibre = self.medium(self.pieces[0]).fibre
-        #: The transmitter of the channels that are lit at the start.
-        self.launched = transmitter if self.first_lit.all() else transmitter.lit(self.first_lit)
+        #: The transmitter of the channels that are launched at the start.
+        self.launched = (
+            transmitter if self.present_at_start.all() else transmitter.only(self.present_at_start)
+        )
         #: Whether the receiver knows the inverse of the link; an equaliser does not need it.
         self.known_channel = run.receiver.equaliser == "ideal"
         lumped = [each for each in self.elements if isinstance(each, Lumped)]
@@ -198,7 +200,7 @@ class LinkPath:
         self._check_modes(tables, fibres)
 
     def _list_changes(self) -> None:
-        """List the filters that block or add channels; raise InputError for channels that do not exist."""
+        """List the filters that drop or add channels; raise InputError for channels that do not exist."""
         grid = self.transmitter.grid
         known = np.zeros(grid.channels, bool)
         for at, table in enumerate(self.link.elements, start=1):
@@ -209,38 +211,41 @@ class LinkPath:
                     limit = f"{most} given; allowed: 1 to {grid.channels}"
                     raise InputError(f"link.element[{at - 1}].{key}: channel {limit}")
             change = self.changes[at] = BandFilter(table)
-            # A channel that is not known before it enters is dark until then.
-            self.first_lit &= known | ~change.added(grid)
+            # A channel that is not mentioned before it is added is absent until then.
+            self.present_at_start &= known | ~change.added(grid)
             known |= ~change.passed(grid)
 
     def weights(self, elements: int) -> Array:
-        """Return the power of each channel behind ``elements`` elements over its launch power, (channels,).
+        """Return the power of each channel after ``elements`` elements over its launch power, (channels,).
 
-        The link's mean gain (`levels`) is left out. A dark channel has 0.
+        It is relative to the mean gain of the link (`levels`), and 0 for an absent channel.
         """
-        weights, grid = np.where(self.first_lit, 1.0, 0.0), self.transmitter.grid
+        weights, grid = np.where(self.present_at_start, 1.0, 0.0), self.transmitter.grid
         for at, change in self.changes.items():
             if at <= elements:
                 weights[~change.passed(grid)] = 0.0
                 weights[change.added(grid)] = math.exp(-self.levels[at])
         return weights
 
-    def entries(self, spans: int) -> np.ndarray:
-        """Return behind how many elements each channel entered that is lit behind some spans, (channels,).
+    def added_after(self, spans: int) -> np.ndarray:
+        """Return the number of elements after which each channel was added, if present, (channels,).
 
-        0 is the transmitter; −1 means a dark channel.
+        It is present after ``spans`` spans. 0 is the transmitter; −1 means an absent channel.
         """
         grid = self.transmitter.grid
-        entries = np.where(self.first_lit | (spans == 0), 0, -1)
+        added_after = np.where(self.present_at_start | (spans == 0), 0, -1)
         for at, change in self.changes.items():
             if at <= self.end(spans):
-                entries[~change.passed(grid)] = -1
-                entries[change.added(grid)] = at
-        return entries
+                added_after[~change.passed(grid)] = -1
+                added_after[change.added(grid)] = at
+        return added_after
 
-    def enter(self, device, A, channels: np.ndarray) -> None:
-        """Add the signals of ``channels`` (mask), as launched, to ``A`` (local rows, N), √W, in place."""
-        entering, waveform = self.transmitter.lit(channels), device.empty((1, A.shape[1]), A.dtype)
+    def add_channels(self, device, A, channels: np.ndarray) -> None:
+        """Add the launched signals of ``channels`` (mask) to the field ``A``, √W, in place.
+
+        ``A`` has the rows of this rank, (rows, N).
+        """
+        entering, waveform = self.transmitter.only(channels), device.empty((1, A.shape[1]), A.dtype)
         for row in range(A.shape[0]):
             entering.fill(device, waveform, self.local_modes.first_row + row, self.fibre.modes)
             A[row] += waveform[0]
@@ -322,9 +327,9 @@ class LinkPath:
         return self.media[piece.medium]
 
     def through(self, spans: int, start: int = 0) -> tuple[float, Array | None]:
-        """Return the length of fibre of ``spans`` spans, m, and its mean β by mode; None for no fibre.
+        """Return the length of fibre in ``spans`` spans, m, and its mean β, (modes, orders).
 
-        The first ``start`` elements are left out.
+        β is None without fibre. The first ``start`` elements do not count.
         """
         end = self.end(spans)
         lengths: dict[tuple[str, float], float] = {}
@@ -446,7 +451,7 @@ class LinkPath:
         relative = self._relative
         while len(relative) <= piece.number:
             if not relative:
-                relative.append(launched * self.first_lit[:, None])
+                relative.append(launched * self.present_at_start[:, None])
                 continue
             last, following = self.pieces[len(relative) - 1], self.pieces[len(relative)]
             changed = relative[-1] * np.exp(self.log_gain(last, 0, last.length, frequencies))
@@ -455,7 +460,7 @@ class LinkPath:
             between = self.elements[last.position : following.position]
             flat = any(isinstance(each, LinkAmplifier) and each.table.gain_flattening for each in between)
             after = launched * self.weights(following.position)[:, None]
-            # A channel that entered or ended in between has no changes from before.
+            # A channel that was added or dropped in between has no changes from before.
             kept = self.weights(following.position) == self.weights(last.position)
             relative.append(after if flat else np.where(kept[:, None], changed, after))
         return relative[piece.number] * math.exp(self.levels[piece.position])

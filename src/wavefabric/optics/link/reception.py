@@ -120,17 +120,17 @@ class LinkReceiver:
     def receive(
         self, propagator: LinkPropagator, field, spans: int, display: Progress, **options: Any
     ) -> ReceiverResult:
-        """Receive the modes of this rank from ``field``, which stays unchanged, after ``spans`` spans.
+        """Receive the modes of this rank from ``field`` after ``spans`` spans; ``field`` is not changed.
 
-        ``display`` shows progress. ``options`` are those of `Receiver.receive`; their ``progress`` is also
-        called with spans of back-propagation.
+        ``display`` shows progress. ``options`` are those of `Receiver.receive`; digital back-propagation also
+        calls their ``progress``, with the spans done.
         """
-        entries, parts = self.path.entries(spans), self.receiver.transmitter.parts
-        if not entries.any():
+        added_after, parts = self.path.added_after(spans), self.receiver.transmitter.parts
+        if not added_after.any():
             return self._receive(self.receiver, 0, propagator, field, spans, display, **options)
         # Channels have passed only what came after they entered.
-        starts = [(channels, start) for channels, _ in parts for start in np.unique(entries[channels])]
-        entered = [(channels[entries[channels] == s], int(s)) for channels, s in starts if s >= 0]
+        starts = [(channels, start) for channels, _ in parts for start in np.unique(added_after[channels])]
+        entered = [(channels[added_after[channels] == s], int(s)) for channels, s in starts if s >= 0]
 
         def receive(number: int, receiver: Receiver, **more: Any) -> ReceiverResult:
             return self._receive(receiver, entered[number][1], propagator, field, spans, display, **more)
@@ -147,7 +147,7 @@ class LinkReceiver:
         display: Progress,
         **options: Any,
     ) -> ReceiverResult:
-        """Receive by ``receiver`` what entered behind ``start`` elements of the link; see `receive`."""
+        """Receive by ``receiver`` channels that were added after ``start`` elements; see `receive`."""
         path = self.path
         modes, gain, table = path.local_modes, path.net_gain(spans), self.run.receiver.back_propagation
         through: tuple[Any, ...] = *path.through(spans, start), path.inverse_mixing(spans, start)

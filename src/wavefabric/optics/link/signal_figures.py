@@ -26,10 +26,11 @@ _MARGIN, _FINE = 8, 16
 def constellation_figure(
     result: Result, mode: int | None = None, channel: int | None = None
 ) -> Figure | None:
-    """Draw the symbols at the farthest receiver of ``mode`` (from 1), or of the first, worst and last mode.
+    """Draw the symbols of ``mode`` (from 1) at the farthest receiver; by default of three modes.
 
-    ``channel`` (from 1) is by default the middle channel; others need a file with the symbols of all
-    channels. None without symbols. InputError for modes and channels that the file does not contain.
+    The three are the first, the worst and the last mode. ``channel`` (from 1) is by default the middle one;
+    others need a file with the symbols of all channels. None if the file has no symbols. InputError for a
+    mode or channel that it lacks.
     """
     signals = _chosen(result, "constellation", mode, channel)
     if signals is None:
@@ -54,10 +55,10 @@ def constellation_figure(
 
 
 def eye_figure(result: Result, mode: int | None = None, channel: int | None = None) -> Figure | None:
-    """Draw eye diagrams over two symbols at the farthest receiver: in phase above, quadrature below.
+    """Draw eye diagrams, two symbols long, at the farthest receiver: in phase above, quadrature below.
 
-    Of direct detection it is the current. Modes and ``channel`` are those of `constellation_figure`. None
-    without waveforms, which an equaliser does not give.
+    With direct detection they show the photocurrent. For modes and ``channel`` see `constellation_figure`.
+    None if the file has no waveforms, as after an equaliser.
     """
     signals = _chosen(result, "eye", mode, channel)
     if signals is None:
@@ -81,7 +82,7 @@ def eye_figure(result: Result, mode: int | None = None, channel: int | None = No
 
 
 def _finer(waveforms: np.ndarray) -> np.ndarray:
-    """Interpolate waveforms (rows, samples) to `_FINE` points per symbol, without `_MARGIN` at their ends."""
+    """Interpolate waveforms (rows, samples) to `_FINE` points per symbol; cut off `_MARGIN` symbols."""
     count = waveforms.shape[1]
     fine = np.zeros((len(waveforms), count * _FINE // EYE_SAMPLES), complex)
     spectrum, half = np.fft.fft(waveforms, axis=1), count // 2
@@ -102,7 +103,10 @@ def _eye(axes: Axes, values: np.ndarray) -> None:
 
 
 def ratio_figure(result: Result) -> Figure | None:
-    """Draw OSNR and GSNR in 12.5 GHz over the channels, or over distance for one channel; None without."""
+    """Draw OSNR and GSNR in 12.5 GHz over the channels, or over distance for one channel.
+
+    None if the file has none.
+    """
     names = [name for name in received(result) if f"received/{name}/osnr_db" in result]
     if not names:
         return None
@@ -133,9 +137,9 @@ def ratio_figure(result: Result) -> Figure | None:
 
 
 def delay_figure(result: Result) -> Figure | None:
-    """Draw the delay spread over frequency, and its distribution; None if the file has none (`/modal`).
+    """Draw the delay spread over frequency, and its distribution; None if the file has no ``/modal``.
 
-    For one mode the spread is the differential group delay, beside the Maxwellian distribution of its mean.
+    For one mode it is the differential group delay, beside a Maxwellian distribution of the same mean.
     """
     if "modal/delay_spread" not in result:
         return None

@@ -155,9 +155,10 @@ def modal_figures(
 
 
 def stored_figures(run: RunFile, path: LinkPath, fibres: dict[str, Fibre]) -> dict[str, Data]:
-    """Return the figures that a result file stores (`/modal`), by name: of links that couple at random.
+    """Return the figures of a link with random coupling that its result file stores (`/modal`), by name.
 
-    It is empty for other links, and where they would take more than half a second.
+    The result is empty for other links, and for links with so many sections and modes that figures would take
+    long (`_MOST_WORK`).
     """
     coupled = [piece for piece in path.pieces if path.medium(piece).coupling]
     work = sum(piece.section_count for piece in coupled) * path.fibre.rows**2

@@ -77,11 +77,11 @@ class LossElement(values.RunFileTable):
 
 
 class FilterElement(values.RunFileTable):
-    """Describes optical filters in a row, as of ROADMs: super-Gaussian pass bands about the channels.
+    """Describes a cascade of optical filters, as in ROADMs: super-Gaussian pass bands about the channels.
 
     ``bandwidth`` is the full width at half maximum of one filter, Hz, ``order`` its order, ``loss`` the loss
-    of all in dB. ``block`` lists channels, from 1 by ascending frequency, that none of the filters passes;
-    ``add`` those that enter behind the filters with their launch power, in place of what was there before.
+    of the cascade, dB. ``block`` lists the channels that it drops, from 1 by ascending frequency; ``add``
+    those that are added after it with their launch power, in place of what was there.
     """
 
     kind: Literal["filter"]

@@ -238,10 +238,10 @@ class Receiver:
     def receive_parts(
         self, parts: Sequence[np.ndarray], receive: Callable[..., ReceiverResult], **options: Any
     ) -> ReceiverResult:
-        """Receive channels in ``parts``, lists of indices of channels alike; return results of all channels.
+        """Receive lists of channels alike, ``parts``, one after another; return the results of all channels.
 
-        ``receive(number, receiver, **options)`` receives the channels of part ``number``, of which
-        ``receiver`` is. Channels in no part are dark. ``options`` are those of `Reception`.
+        ``receive(number, receiver, **options)`` receives list ``number``; its ``receiver`` is that of these
+        channels alone. Channels in no list are absent. ``options`` are those of `Reception`.
         """
         results: dict[str, Any] = {}
         offset, size, request = self.frequency_offset, self.transmitter.grid.channels, Reception(**options)

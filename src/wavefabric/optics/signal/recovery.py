@@ -68,9 +68,9 @@ def advance(xp, window, delay):
 def eye_waveform(device, window, delay, phase=None):
     """Return the waveform of the first `EYE_SYMBOLS` symbols at `EYE_SAMPLES` per symbol, (rows, samples).
 
-    ``window`` (rows, 1, 2 symbols) are spectra of a channel after the matched filter, ``delay`` (1,) is that
-    of its clock, in symbols. ``phase`` (rows, symbols), rad, is that of its carrier, which is removed; each
-    number of rows and symbols may be 1.
+    ``window`` (rows, 1, 2 symbols) has the spectra of a channel after the matched filter, ``delay`` (1,) its
+    delay in symbols and ``phase`` (rows, symbols) its carrier phase in rad; both are removed. Each axis of
+    ``phase`` may have length 1.
     """
     xp, samples = device.xp, []
     for k in range(EYE_SAMPLES):
@@ -154,27 +154,31 @@ def without_offset(device, window, matched, sent):
 
 
 def turned_back(device, window, turns):
-    """Return the spectra ``window`` of signals whose carriers turn ``turns`` (channels,) times less."""
+    """Lower the frequency of each carrier by ``turns`` (channels,) cycles per window.
+
+    Takes and returns the spectra of the signals, ``window``.
+    """
     time = device.xp.arange(window.shape[-1]) / window.shape[-1]
     return device.fft(device.ifft(window) * device.xp.exp(-2j * np.pi * turns[:, None] * time))
 
 
 def correlation(symbols, sent):
-    """Return which part of the power of ``symbols`` correlates with ``sent``, (channels,), of all rows."""
+    """Return the fraction of the power of ``symbols`` that correlates with ``sent``, (channels,)."""
     power = ((abs(symbols) ** 2).sum(axis=-1) * (abs(sent) ** 2).sum(axis=-1)).sum(axis=0)
     return (abs((symbols * sent.conj()).sum(axis=-1)) ** 2).sum(axis=0) / (power + (power == 0))
 
 
 class Jumps(NamedTuple):
-    """Says which jumps of the carrier's phase at the end of the window matter, and how they are measured."""
+    """Finds jumps of the carrier phase where the periodic window closes, if large enough to count."""
 
     least: float  # rad
     block: int  # number of symbols over which the phase is averaged on both sides of the end
 
     def size(self, xp, symbols, sent):
-        """Return the jump of each channel, rad, (channels,); 0 if it does not matter or may be noise.
+        """Return each channel's phase jump at the window's end, rad, (channels,); 0 if it does not count.
 
-        ``symbols`` and ``sent`` are (rows, channels, n). A drift that is seen beside the end is no jump.
+        ``symbols`` and ``sent`` are (rows, channels, n). A jump counts above ``least`` and four standard
+        deviations of noise. A steady drift is not a jump.
         """
         products, end = symbols * sent.conj(), min(self.block, symbols.shape[-1] // 4)
         around = xp.concatenate([products[..., -2 * end :], products[..., : 2 * end]], axis=-1)
@@ -187,18 +191,18 @@ class Jumps(NamedTuple):
         return xp.where(abs(size) < self.least + 4 * xp.sqrt(noise), 0.0, size)
 
     def turns(self, xp, symbols, sent):
-        """Return the fraction of a turn over the window that a jump shows, (channels,).
+        """Return the cycles per window that explain the phase jump, less than one, (channels,).
 
-        It is 0 where ``symbols`` would not be closer to ``sent`` without it.
+        The result is 0 where removing them would not bring ``symbols`` closer to ``sent``.
         """
         turns, n = -self.size(xp, symbols, sent) / (2 * np.pi), symbols.shape[-1]
         turned = symbols * xp.exp(-2j * np.pi / n * turns[:, None] * xp.arange(n))
         return xp.where(correlation(turned, sent) > correlation(symbols, sent), turns, 0.0)
 
     def steady(self, xp, symbols, sent):
-        """Return for each channel whether ``symbols`` keep the phase of ``sent``.
+        """Return whether the phase of ``symbols`` stays near that of ``sent``, (channels,).
 
-        True if the phase of ``symbols`` turns by less than half a turn over the window, without a jump.
+        True if it drifts by less than half a turn over the window and does not jump at its end.
         """
         return (correlation(symbols, sent) > _HALF_A_TURN) & (self.size(xp, symbols, sent) == 0)
 

@@ -107,7 +107,7 @@ class Transmitter:
         return [(channels, self.of_channels(channels)) for channels in alike]
 
     def of_channels(self, channels: np.ndarray) -> "Transmitter":
-        """Return the transmitter of some ``channels`` (indices) of one symbol rate, roll-off and format."""
+        """Return the transmitter of some ``channels`` (indices) alone, alike in rate, roll-off and format."""
         part, first = copy(self), channels[0]
         vars(part).pop("parts", None)  # those of all channels
         form = self.formats[first]
@@ -124,8 +124,8 @@ class Transmitter:
         vars(other).update(launch_power=powers)
         return other
 
-    def lit(self, channels: np.ndarray) -> "Transmitter":
-        """Return this transmitter with all channels dark but those for which ``channels`` is true."""
+    def only(self, channels: np.ndarray) -> "Transmitter":
+        """Return this transmitter with power only in the channels for which ``channels`` is true."""
         return self.with_powers(np.atleast_1d(self.launch_power * channels))
 
     def labels(self, device, row: int, channel: int):

@@ -148,7 +148,7 @@ def expected_quality(
 
 @dataclass(frozen=True, eq=False)
 class Budget:
-    """Holds what a line does to a signal up to one place, without the Kerr effect.
+    """Holds gain, noise and dispersion of a signal from its launch to one point, without the Kerr effect.
 
     Powers are in W, arrays broadcast to (modes, channels).
     """
@@ -164,7 +164,7 @@ class Budget:
 
 
 def budgets(line: LinkLine, receiver: Receiver, at: Sequence[int]) -> list[Budget]:
-    """Return the `Budget` at the end of each number ``at`` of spans, ascending; 0 is the transmitter."""
+    """Return the `Budget` after each number of spans in ``at``, ascending; 0 is the transmitter."""
     grid, rolloff = receiver.transmitter.grid, receiver.transmitter.rolloff
     gain, nominal, distance = 1.0, 1.0, 0.0
     dispersion = np.zeros(line.parts[0].fibre.modes)
@@ -201,10 +201,10 @@ def budgets(line: LinkLine, receiver: Receiver, at: Sequence[int]) -> list[Budge
 def channel_budgets(
     line: LinkLine, receiver: Receiver, channels: np.ndarray, at: Sequence[int]
 ) -> Iterator[tuple[int, np.ndarray, Budget]]:
-    """Yield the number of spans, channels that entered at the same place, and their `Budget` from there.
+    """Yield for each group of channels added at one point: number of spans passed, channels, `Budget` since.
 
-    These are for each number ``at`` of spans, ascending. ``receiver`` is that of ``channels`` (indices),
-    which are alike; dark ones are left out.
+    This is done for each number of spans in ``at``, ascending. ``receiver`` is that of ``channels``
+    (indices), which share symbol rate and roll-off; absent ones are skipped.
     """
     if not line.changes:
         yield from ((n, channels, each) for n, each in zip(at, budgets(line, receiver, at), strict=True))
@@ -212,12 +212,12 @@ def channel_budgets(
     whole = budgets(line, receiver, at)
     for n, before in zip(at, whole, strict=True):
         stop = line.ends[n - 1] if n else 0
-        entries = line.entries(stop)[channels]
-        for start in np.unique(entries[entries >= 0]).tolist():
+        added_after = line.added_after(stop)[channels]
+        for start in np.unique(added_after[added_after >= 0]).tolist():
             part, end = (line.between(start, stop), 1) if stop > start else (line, 0)
             (budget,) = budgets(part, receiver, [end * part.count])
             budget = replace(budget, distance=before.distance, nominal=before.nominal)
-            yield n, channels[entries == start], budget
+            yield n, channels[added_after == start], budget
 
 
 def _passing(pulse: Array, amplitude: Array) -> float:

@@ -35,8 +35,8 @@ class LinkPart:
     profile: Array | None = None
 
 
-class Stay(NamedTuple):
-    """Describes the parts of a line in which some ``channels`` (mask) are lit."""
+class Presence(NamedTuple):
+    """Describes in which parts of a line some ``channels`` (mask) are present."""
 
     channels: np.ndarray
     start: int  # number of parts before
@@ -47,70 +47,71 @@ class Stay(NamedTuple):
 class LinkLine:
     """Describes a link as parts in order; ``ends`` are the numbers of parts up to the end of each span.
 
-    Interference of the parts adds up in field if ``coherent``, otherwise in power. ``entering`` is a
-    dictionary from the number of parts before to a mask of the channels that enter there with their launch
-    power, (channels,). A part whose gain is 0 for a channel ends it. ``lit`` are the channels at the start;
-    None: all.
+    Interference of the parts adds up in field if ``coherent``, otherwise in power. ``added`` is a dictionary
+    from a number of parts to a mask, (channels,), of the channels that are added after them with their launch
+    power. A part whose gain is 0 for a channel drops it. ``at_start`` is the mask of the channels launched at
+    the start; None means all.
     """
 
     parts: tuple[LinkPart, ...]
     ends: tuple[int, ...]
     coherent: bool = True
-    entering: dict[int, np.ndarray] = field(default_factory=dict)
-    lit: np.ndarray | None = None
+    added: dict[int, np.ndarray] = field(default_factory=dict)
+    at_start: np.ndarray | None = None
 
     def up_to(self, spans: int) -> "LinkLine":
         """Return the first ``spans`` spans."""
         stop = self.ends[spans - 1]
-        entering = {at: mask for at, mask in self.entering.items() if at <= stop}
-        return replace(self, parts=self.parts[:stop], ends=self.ends[:spans], entering=entering)
+        added = {at: mask for at, mask in self.added.items() if at <= stop}
+        return replace(self, parts=self.parts[:stop], ends=self.ends[:spans], added=added)
 
     def between(self, start: int, stop: int | None = None) -> "LinkLine":
-        """Return the line from behind ``start`` parts to behind ``stop`` parts, without channels entering."""
+        """Return the parts from ``start`` to ``stop`` (excluded) as a line without added channels."""
         stop = len(self.parts) if stop is None else stop
         ends = [end - start for end in self.ends if start < end <= stop]
         whole = [] if ends and ends[-1] == stop - start else [stop - start]
         return LinkLine(self.parts[start:stop], (*ends, *whole), self.coherent)
 
     @cached_property
-    def _ended(self) -> dict[int, np.ndarray]:
-        """Return a dictionary from number of parts to a mask of the channels that the last of them ends."""
+    def _dropped(self) -> dict[int, np.ndarray]:
+        """Return a mask of dropped channels by number of parts, the last of which drops them."""
         gains = ((number, np.atleast_1d(each.gain)) for number, each in enumerate(self.parts, start=1))
         return {number: (gain == 0).all(axis=0) for number, gain in gains if (gain == 0).all(axis=0).any()}
 
     @property
     def changes(self) -> list[int]:
-        """Return the numbers of parts behind which channels enter or end, ascending."""
-        return sorted({*self.entering, *self._ended})
+        """Return the numbers of parts after which channels are added or dropped, ascending."""
+        return sorted({*self.added, *self._dropped})
 
     def _walk(self, parts: int) -> Iterator[tuple[int, np.ndarray]]:
-        """Yield 0 and the `changes` up to ``parts``, each with the `entries` there."""
-        masks = [*self.entering.values(), *self._ended.values()]
-        entries = np.zeros(max(map(len, masks)), int)
-        entries = entries if self.lit is None else np.where(self.lit, 0, -1)
-        yield 0, entries
+        """Yield 0, then each of the `changes` up to ``parts``; with each the `added_after` there."""
+        masks = [*self.added.values(), *self._dropped.values()]
+        added_after = np.zeros(max(map(len, masks)), int)
+        added_after = added_after if self.at_start is None else np.where(self.at_start, 0, -1)
+        yield 0, added_after
         for at in (at for at in self.changes if at <= parts):
-            entries = np.where(self._ended.get(at, False), -1, entries)
-            entries = np.where(self.entering.get(at, False), at, entries)
-            yield at, entries
+            added_after = np.where(self._dropped.get(at, False), -1, added_after)
+            added_after = np.where(self.added.get(at, False), at, added_after)
+            yield at, added_after
 
-    def entries(self, parts: int) -> np.ndarray:
-        """Return behind how many parts each channel entered that is lit behind ``parts`` parts, (channels,).
+    def added_after(self, parts: int) -> np.ndarray:
+        """Return the number of parts after which each channel was added, if present, (channels,).
 
-        −1 means a dark channel; behind 0 parts all are lit. Only for lines with `changes`.
+        It is present after ``parts`` parts. −1 means an absent channel; for 0 parts, back to back, no channel is
+        absent. Only for lines with `changes`.
         """
-        *_, (_, entries) = self._walk(parts)
-        return entries if parts else np.zeros_like(entries)
+        *_, (_, added_after) = self._walk(parts)
+        return added_after if parts else np.zeros_like(added_after)
 
-    def stays(self, parts: int) -> list[Stay]:
-        """Return where channels are lit in the first ``parts`` parts, those with equal ends together."""
+    def presences(self, parts: int) -> list[Presence]:
+        """Return a `Presence` for each set of channels added and dropped together in the first ``parts``."""
         masks: dict[tuple[int, int], np.ndarray] = {}
         walk = list(self._walk(parts))
         for (_, before), (at, after) in pairwise([*walk, (parts, np.full_like(walk[0][1], -1))]):
             for start in np.unique(before[(before >= 0) & (after != before)]).tolist():
                 mask = (before == start) & (after != before)
                 masks[start, at] = masks.get((start, at), False) | mask
-        return [Stay(mask, *ends) for ends, mask in masks.items()]
+        return [Presence(mask, *ends) for ends, mask in masks.items()]
 
     @property
     def count(self) -> int:

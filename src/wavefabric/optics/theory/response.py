@@ -82,7 +82,7 @@ class Steps:
 
 
 class Stretch(NamedTuple):
-    """Describes how mixing products arise in a piece of fibre and pass what follows it, for one field row."""
+    """Describes the four-wave mixing of a field row in a piece of fibre, and the gain of what follows."""
 
     length: float  # m
     alpha: float  # power attenuation, 1/m
@@ -94,10 +94,11 @@ class Stretch(NamedTuple):
 
 @dataclass(frozen=True)
 class Accumulation:
-    """Describes how mixing products add up over ``stretches`` of fibre, all of them ``repeats`` times.
+    """Describes how mixing products add up over ``stretches`` of fibre, a sequence passed ``repeats`` times.
 
     The phase mismatch of four frequencies is that in a reference fibre. ``steps`` are for a single stretch.
-    Before the first stretch light has had the power gain ``gain``, and ``turned`` m of the reference fibre.
+    Before the first stretch light has had the power gain ``gain`` and the dispersion of ``turned`` m of the
+    reference fibre.
     """
 
     stretches: tuple[Stretch, ...]
