@@ -84,22 +84,22 @@ class Reception:
 
 @dataclass(frozen=True)
 class Receiver:
-    """Receives every mode and channel of a `Transmitter`'s signal: coherently, or intensities directly.
+    """Receives every mode and channel of a `Transmitter`'s signal: coherently, or by direct detection.
 
     White noise is added for the OSNR ``osnr_db`` (12.5 GHz, both polarisations; None for no noise), relative
-    to the nominal received power, launch power × ``power_gain``: the same noise after any distance.
+    to the mean received power, launch power × ``power_gain``; its waveform is the same after any distance.
 
-    ``clock``: ``"square-law"`` is blind, the spectral line of |y|² (M. Oerder, H. Meyr 1988,
-    doi 10.1109/26.1476; by the correlation of the two band edges, which does not alias), then whole symbols
-    by correlation with known symbols; ``"data-aided"`` is the maximum-likelihood delay from the known
+    ``clock``: ``"square-law"`` is blind, the clock line of |y|² (M. Oerder, H. Meyr 1988,
+    doi 10.1109/26.1476), computed from the two band edges to avoid aliasing; known symbols then give the
+    whole symbols. ``"data-aided"`` is the maximum-likelihood delay from the known
     symbols; ``"none"``; ``"auto"`` is square-law, data-aided below a roll-off of 0.05, where the line fades.
 
     ``phase``: ``"data-aided"`` and ``"auto"`` are the maximum-likelihood phase from the known symbols;
     ``"viterbi-viterbi"`` the fourth power (A. J. Viterbi, A. M. Viterbi 1983, doi 10.1109/TIT.1983.1056713),
     QPSK only, noisier at low OSNR; ``"blind-search"`` tries test phases (`blind_phase`), not for Gaussian
-    symbols; ``"none"`` removes only the mean phase. The phase is an average over ``phase_window`` symbols (at
-    least 2; None for all) that slides; each symbol itself counts about half, so noise alone gives its true
-    EVM (see `sliding_sum`).
+    symbols; ``"none"`` removes only the mean phase. The phase is a sliding average over ``phase_window``
+    symbols (at least 2; None for all), with such a weight of the symbol itself that noise alone gives its
+    true EVM (see `sliding_sum`).
 
     ``equaliser`` (`Equaliser`) replaces the inverse coupling and the clock: it undoes unknown mixing and
     delays of the modes that are equalised together. Only their mean dispersion and delay are compensated
@@ -108,9 +108,9 @@ class Receiver:
     one for all channels or a list) is how far they are above the carriers; the receiver estimates it, removes
     it (`carrier_offset`) and compensates dispersion accordingly.
 
-    Of ``"ook"`` and ``"pam4"`` a photodiode behind the matched filter, an optical one, gives the power of
-    both polarisations. Only the delay of each channel is compensated. Q² is that of the worst eye, the EVM
-    its inverse, and there are no information rates (`detect`).
+    For ``"ook"`` and ``"pam4"`` a photodiode after the matched filter, an optical one, detects the power of
+    both polarisations. Only the delay of each channel is compensated. Q is that of the worst eye, the EVM
+    1/Q, and there are no information rates (`detect`).
     """
 
     transmitter: Transmitter

@@ -97,8 +97,8 @@ class LinkLine:
     def added_after(self, parts: int) -> np.ndarray:
         """Return the number of parts after which each channel was added, if present, (channels,).
 
-        It is present after ``parts`` parts. −1 means an absent channel; for 0 parts, back to back, no channel is
-        absent. Only for lines with `changes`.
+        It is present after ``parts`` parts. −1 means an absent channel; for 0 parts, back to back, no channel
+        is absent. Only for lines with `changes`.
         """
         *_, (_, added_after) = self._walk(parts)
         return added_after if parts else np.zeros_like(added_after)
