@@ -54,7 +54,7 @@ KWAVE_EXAMPLES ?= $(PEERS)/k-wave-python/examples
 test-peers: export KWAVE_EXAMPLES := $(abspath $(KWAVE_EXAMPLES))
 test-peers: $(KWAVE_EXAMPLES)
 	test -d $(PEERS)/bin || $(PYTHON) -m venv $(PEERS)
-	$(PEERS)/bin/python -m pip install --quiet -e . pytest pytest-xdist k-wave-python==$(KWAVE)
+	$(PEERS)/bin/python -m pip install --quiet -c constraints-kwave.txt -e '.[kwave]' pytest pytest-xdist
 	$(PEERS)/bin/python -m pytest -n 2 --dist worksteal -m 'not gpu' -rs tests/peers
 
 $(PEERS)/k-wave-python/examples:

@@ -1,6 +1,7 @@
 """k-wave-python's function by its name: defaults, shapes, orders, options."""
 
 import re
+import sys
 import warnings
 from types import SimpleNamespace
 
@@ -203,3 +204,39 @@ def test_save_only_writes_the_input_file(tmp_path):
     problem = read_input(files["input_file"]).problem
     assert problem.shape == (32, 28, 1)
     assert not (tmp_path / "kwave_output.h5").exists()
+
+
+def distributed():
+    """An L of four points with a signal each, whose orders differ."""
+    mask = np.zeros(SHAPE, bool)
+    mask[[8, 9, 10, 8], [4, 4, 4, 9]] = True
+    kgrid, medium, _, sensor = things()
+    rows = np.arange(1.0, 5)[:, None] * np.ones(12)
+    return kgrid, medium, SimpleNamespace(p_mask=mask, p=rows), sensor, mask
+
+
+def test_rows_in_the_order_of_fortran():
+    *inputs, mask = distributed()
+    fortran = run(*inputs, signal_order="F")["p"]
+    positions = np.zeros(SHAPE, int)
+    positions.T[mask.T] = np.arange(4)
+    inputs[2].p = inputs[2].p[positions[mask]]
+    np.testing.assert_array_equal(run(*inputs, signal_order="C")["p"], fortran)
+
+
+def test_the_order_of_an_array_is_warned_of_once(monkeypatch):
+    """Only beside a kWaveArray, where the order matters, and not where it is given."""
+    monkeypatch.setattr(drop_in, "_named", set())
+    *inputs, _ = distributed()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        run(*inputs)
+        monkeypatch.setitem(sys.modules, "kwave.utils.kwave_array", SimpleNamespace())
+        run(*inputs, signal_order="C")
+        same = SimpleNamespace(p_mask=inputs[2].p_mask, p=np.ones((4, 12)))
+        run(*inputs[:2], same, inputs[3])
+    with pytest.warns(UserWarning, match=r"source\.p: .*kWaveArray.*signal_order='F'"):
+        run(*inputs)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        run(*inputs)

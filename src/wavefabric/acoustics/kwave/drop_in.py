@@ -4,6 +4,7 @@ Its objects are accepted unchanged: only their attributes are read, and k-wave-p
 """
 
 import os
+import sys
 import warnings
 from contextlib import suppress
 from dataclasses import fields
@@ -16,7 +17,14 @@ from wavefabric.acoustics.check.rules import check_recording
 from wavefabric.acoustics.grid import auto_pml_size
 from wavefabric.acoustics.kwave.input import write_input
 from wavefabric.acoustics.kwave.objects import from_kwave, simulate_kwave
-from wavefabric.acoustics.kwave.values import PROBLEM_NAMES, ObjectOptions, each_axis, grid_shape, kwave_names
+from wavefabric.acoustics.kwave.values import (
+    PROBLEM_NAMES,
+    ObjectOptions,
+    each_axis,
+    fortran_positions,
+    grid_shape,
+    kwave_names,
+)
 from wavefabric.acoustics.problem import Problem, Recording
 from wavefabric.acoustics.recording.quantities import vector_of
 from wavefabric.acoustics.run_checks import warn_of
@@ -31,6 +39,8 @@ _AUTO = range(10, 41)
 #: Names of each precision.
 _SINGLE, _DOUBLE = ("float32", "single"), ("float64", "double", "off", "float")
 _named: set[str] = set()
+#: Module of k-wave-python that a script with a `kWaveArray` has imported.
+_ARRAYS = "kwave.utils.kwave_array"
 
 
 def name_once(option: str, why: str) -> None:
@@ -65,8 +75,9 @@ def kspaceFirstOrder(
         ``input_file`` and ``output_file``.
     backend, binary_path, debug : optional
         Accepted without effect: this solver replaces each backend.
-    pml_alpha, use_sg, use_kspace, smooth_p0, smooth_c0, smooth_rho0, scale_source_terms : optional
-        As in `from_kwave`; k-wave-python has the last three in its older functions only.
+    pml_alpha, use_sg, use_kspace, signal_order, smooth_p0, smooth_c0, smooth_rho0, scale_source_terms
+        As in `from_kwave`; k-wave-python has the last three in its older functions only, and no
+        ``signal_order``.
     output, force, checkpoint, check_stability, progress, comm, decomposition : optional
         As in `simulate`; k-wave-python has no such options.
 
@@ -77,6 +88,8 @@ def kspaceFirstOrder(
         whole-domain quantities exclude the PML, wherever it is.
     """
     settings = KSpaceOptions(grid_shape(kgrid), **options)
+    if "signal_order" not in settings.objects:
+        warn_of_array_rows(source)
     if settings.save_only:  # write only the input file, with the warnings of a run
         folder = Path(settings.data_path)
         with kwave_names():
@@ -97,6 +110,21 @@ def kspaceFirstOrder(
     return dict(results)
 
 
+def warn_of_array_rows(source: Any) -> None:
+    """Warn once if rows of ``source.p`` may come from a `kWaveArray`, in the other order of points."""
+    signal, mask = getattr(source, "p", None), getattr(source, "p_mask", None)
+    if _ARRAYS not in sys.modules or signal is None or mask is None or "signal_order" in _named:
+        return
+    rows, points = np.atleast_2d(signal), np.asarray(mask) != 0
+    one_each = rows.ndim == 2 and len(rows) == np.count_nonzero(points) > 1
+    if one_each and (np.diff(fortran_positions(points)) < 0).any() and (rows != rows[0]).any():
+        _named.add("signal_order")
+        text = "source.p: its rows are taken in C order; those of kWaveArray.get_distributed_source_signal"
+        warnings.warn(
+            f"{text} are in Fortran order: give signal_order='F', or call it with order='C'", stacklevel=3
+        )
+
+
 class KSpaceOptions:
     """Checks the keywords of `kspaceFirstOrder` on a grid of ``shape``, and translates them.
 
@@ -108,7 +136,7 @@ class KSpaceOptions:
     def __init__(self, shape: tuple[int, ...], **options: Any):
         take = options.pop
         objects: dict[str, Any] = {"pml_size": 20, "pml_inside": False}
-        read = {each.name for each in fields(ObjectOptions)} - {"signal_order", "axisymmetric"}
+        read = {each.name for each in fields(ObjectOptions)} - {"axisymmetric"}
         objects |= {name: take(name) for name in read if name in options}
         size = objects["pml_size"]
         if isinstance(size, str) and size.lower() == "auto":
