@@ -80,7 +80,7 @@ def test_each_source_gives_the_bits_of_simulate(device, grid, more):
 
 
 @pytest.mark.parallel(2)
-@pytest.mark.parametrize("kind", ["global", "local"])
+@pytest.mark.parametrize("kind", ["global", pytest.param("local", marks=pytest.mark.slow)])
 def test_over_ranks(comm, kind):
     grid, how = GRIDS[1], {"comm": comm, "decomposition": Decomposition(kind, overlap=3)}
     medium = uneven(grid, **LOSSY)
@@ -178,6 +178,7 @@ def test_kernels_of_a_gpu_find_the_sources_of_each_simulation():
     assert device.graphs == 8  # one for each simulation
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("states", [pytest.param(None, marks=pytest.mark.slow), 3])
 def test_gradients_one_after_another_on_a_gpu(states, monkeypatch):
     """Each has adjoint fields of its own, at other places in memory than those before.

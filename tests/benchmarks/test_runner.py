@@ -155,6 +155,7 @@ run_command([*{work.program!r}, "sleep", "60"], Path("log"), Path("log"), 60)
     assert (work.folder / "a-1" / "out.json").read_text() == "1"
 
 
+@pytest.mark.slow
 def test_results_of_another_run_are_never_beside_a_record(make_runner, writes, monkeypatch):
     run(make_runner(), writes("a-1", "1"))
 

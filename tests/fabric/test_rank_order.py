@@ -91,6 +91,7 @@ def machines():
     return st.tuples(st.integers(3, 6), st.lists(chord, max_size=6)).map(build_one)
 
 
+@pytest.mark.slow
 @given(machines(), st.sampled_from(["ring", "direct", "pairwise"]), st.sampled_from(["alpha-beta", "flow"]))
 @settings(max_examples=25)
 def test_never_worse_than_as_they_are(position, algorithm, model):

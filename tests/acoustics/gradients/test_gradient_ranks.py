@@ -16,7 +16,10 @@ from wavefabric.acoustics.simulation import solve
 from wavefabric.runtime.exchange import solo
 
 pytestmark = pytest.mark.filterwarnings(r"ignore:(source|sensor|medium)\.")
-two, grids = pytest.mark.parallel(2), pytest.mark.parametrize("dimensions", GRIDS)
+two = pytest.mark.parallel(2)
+grids = pytest.mark.parametrize(
+    "dimensions", [pytest.param(each, marks=[pytest.mark.slow] * (each != "3-D")) for each in GRIDS]
+)
 PENCILS = pytest.param("3-D", True, marks=pytest.mark.parallel([2, 4]))
 LOCAL = Decomposition("local", overlap=2)
 
@@ -35,7 +38,8 @@ def results(comm, case, **values):
 
 @two
 @pytest.mark.parametrize(
-    ("dimensions", "pencils"), [pytest.param("2-D", False, marks=pytest.mark.slow), ("3-D", False), PENCILS]
+    ("dimensions", "pencils"),
+    [*(pytest.param(each, False, marks=pytest.mark.slow) for each in ("2-D", "3-D")), PENCILS],
 )
 @pytest.mark.parametrize("source", SOURCES)
 def test_global_decompositions(comm, dimensions, source, pencils):

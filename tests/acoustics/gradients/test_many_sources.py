@@ -127,6 +127,7 @@ def test_amplitudes(device):
     check(prepared, [shot("pressure", number) for number in range(2)], heard, loud, "sound_speed")
 
 
+@pytest.mark.slow
 def test_several_kinds_and_states_that_do_not_fit():
     prepared = prepare(GRID, medium(False), device=EmulatedDevice(), precision="double", steps=STEPS)
     sources = [shot(kind, 0) for kind in ("p0", "pressure", "p0", "velocity")]

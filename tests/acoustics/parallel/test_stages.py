@@ -69,6 +69,26 @@ CASES = {
     ),
 }  # fmt: skip
 
+#: One of each medium, source and grid; others combine these.
+USUAL = (
+    "lossless odd",
+    "axisymmetric Stokes",
+    "axisymmetric sources",
+    "power law 2-D",
+    "power law without dispersion",
+    "everything",
+    "additive sources",
+    "dirichlet sources 2-D",
+    "rank-one sources",
+    "sources in a corner",
+    "transducer and velocity",
+)
+
+
+def on_two(names):
+    cases = [pytest.param(name, marks=[pytest.mark.slow] * (name not in USUAL)) for name in names]
+    return pytest.mark.parametrize("name", cases)
+
 
 def made_problem(name):
     shape, more = CASES[name]
@@ -111,7 +131,7 @@ def check_global(comm, name, grid):
 
 
 @pytest.mark.parallel(2)
-@pytest.mark.parametrize("name", CASES)
+@on_two(CASES)
 def test_global_is_one_rank(comm, name):
     """Every medium and source, in slabs along y and along z."""
     check_global(comm, name, (1, 2, 1))
@@ -313,7 +333,7 @@ def check_local(comm, name):
 
 
 @pytest.mark.parallel(2)
-@pytest.mark.parametrize("name", [name for name in CASES if CASES[name][0] != RING])
+@on_two([name for name in CASES if CASES[name][0] != RING])
 def test_local_comes_close(comm, name):
     """Every medium and source against one rank: what each overlap's exchange is worth."""
     check_local(comm, name)

@@ -91,6 +91,7 @@ def test_a_damaged_position_is_one_line(tmp_path):
         Movie(recorded, "p")
 
 
+@pytest.mark.slow
 def test_a_gif_has_a_frame_a_step(tmp_path):
     files(tmp_path, (12, 10, 9), ((1, 2, 4), (9, 7, 4)))
     with open_recorded(tmp_path / "ours.h5") as recorded:

@@ -386,6 +386,7 @@ def steps_by_index(device, name, dtype, monkeypatch):
     return result
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("real", [pytest.param(np.float64, marks=pytest.mark.slow), np.float32])
 @pytest.mark.parametrize(
     "name", [pytest.param(n, marks=[pytest.mark.slow] * (n in RARELY)) for n in BY_INDEX]

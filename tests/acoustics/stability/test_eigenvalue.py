@@ -52,8 +52,8 @@ def time_step(problem, wanted):
 
 
 @pytest.mark.parametrize("absorption", ABSORPTION)
-@pytest.mark.parametrize("wanted", [1.0, 3.9, 4.1])
-@pytest.mark.parametrize("precision", ["single", "double"])
+@pytest.mark.parametrize("wanted", [pytest.param(1.0, marks=pytest.mark.slow), 3.9, 4.1])
+@pytest.mark.parametrize("precision", [pytest.param("single", marks=pytest.mark.slow), "double"])
 def test_it_is_that_of_the_dense_matrix(absorption, wanted, precision, monkeypatch):
     problem = uneven(absorption=absorption)
     dt = time_step(problem, wanted)

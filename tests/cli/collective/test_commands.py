@@ -118,8 +118,8 @@ def test_make_optimal_over_wires(command, fabric, steps):
     [
         ("all-gather", "dgx-a100", "algorithm direct", 0),
         ("broadcast", "switch:4", "trees: 3 of each root, 2 deep", 0.15),
-        ("reduce-scatter", "nodes:2x4", "trees: ", 0.2),
-        ("all-reduce", "hgx-h100", "algorithm nvls", 0.65),
+        pytest.param("reduce-scatter", "nodes:2x4", "trees: ", 0.2, marks=pytest.mark.slow),
+        pytest.param("all-reduce", "hgx-h100", "algorithm nvls", 0.65, marks=pytest.mark.slow),
     ],
 )
 def test_make_optimal_on_switches(command, collective, fabric, method, most):
@@ -150,6 +150,7 @@ def test_optimal_is_said_of_a_time_that_is_the_bound_alone(command, collective, 
     assert ("proved: " in out) == (fabric not in ("switch:4", "nodes:2x2", "dgx-1")), out
 
 
+@pytest.mark.slow
 def test_the_fastest_of_every_method_beside_named_algorithms(command):
     words = [
         "cost",
@@ -191,6 +192,7 @@ def test_chunks_steps_and_rounds_on_switches(command):
     assert (code, out.startswith("impossible in 1 steps and 6 rounds on dgx-a100")) == (1, True)
 
 
+@pytest.mark.slow
 def test_best_all_reduce_is_fast_as_it_is(command, tmp_path):
     # As many pieces as GPUs: every rank adds up a part, and no algorithm of the registry is faster.
     result = told(command, "make", "optimal", "all-reduce", "--fabric", "lightpath:4x8", "-o", "a.json")
@@ -228,6 +230,7 @@ def test_best_schedules_say_what_is_proved_and_what_it_takes(command):
     assert " times the bound of " in out
 
 
+@pytest.mark.slow
 def test_a_size_asks_for_the_least_time(command):
     words = ["make", "optimal", "all-gather", "--fabric", "dgx-1", "--time-limit", "20", "--bytes"]
     small, large = (told(command, *words, size) for size in ("8K", "64M"))

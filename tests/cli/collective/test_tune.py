@@ -53,6 +53,7 @@ def test_json_has_what_the_file_has(command, tmp_path):
     assert json.loads((tmp_path / "mine.json").read_text())["model"] == "alpha-beta"
 
 
+@pytest.mark.slow
 def test_switches_that_reduce_are_fastest_for_large_arrays(command):
     """By the model of kernels where the fabric has their times: no 8 KiB within a microsecond."""
     options = ("--fabric", "hgx-h100", "--collective", "all-reduce", "--sizes", "8K,64M", "--json")

@@ -50,7 +50,11 @@ GOOD = ("ncf", "--gpus", "4")
         ((*GOOD, "--memory", "0 GB"), "--memory: "),
         ((*GOOD, "--memory", "1 MB"), "needed per GPU"),
         (("gpt-70b", "--gpus", "4"), "needed per GPU"),
-        (("gpt3-175b", "--gpus", "1", "--memory", "1B"), "no number of GPUs is enough"),
+        pytest.param(
+            ("gpt3-175b", "--gpus", "1", "--memory", "1B"),
+            "no number of GPUs is enough",
+            marks=pytest.mark.slow,
+        ),
         ((*GOOD, "--collective", "hierarchical:0x8"), 'collective: "hierarchical:0x8" given'),
         ((*GOOD, "--collective", "nvls:0"), "nvls: and 1 to 4096"),
         ((*GOOD, "--collective", "nvls", "--fabric", "dgx-1"), "multicasts and reduces"),

@@ -16,6 +16,7 @@ from wavefabric.collectives.plans.order import Wait
 from wavefabric.collectives.plans.plan import compile_plan
 
 
+@pytest.mark.slow
 @settings(max_examples=100)
 @given(
     schedule=st.one_of(CASES, verified()),

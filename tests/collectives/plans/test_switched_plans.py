@@ -84,6 +84,7 @@ def mixed(draw):
     return made
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @given(schedule=mixed(), seed=st.integers(0, 99))
 def test_any_mixture_gives_the_sums_of_the_schedule(schedule, seed):

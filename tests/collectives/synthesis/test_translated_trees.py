@@ -25,6 +25,7 @@ def torus(shape):
     return np.array(steps, np.int64), np.kron(np.eye(len(steps)), np.ones((prod(shape), 1)))
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(
     st.lists(st.integers(1, 4), min_size=1, max_size=3).filter(lambda shape: 1 < prod(shape) <= 30),

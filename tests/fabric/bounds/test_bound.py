@@ -81,6 +81,7 @@ def test_the_bottleneck_is_that_of_all_cuts(fabric, reverse):
     )
 
 
+@pytest.mark.slow
 @settings(max_examples=20)
 @given(fabrics(), st.integers(0, 1))
 def test_rooted_operations_are_bound_by_the_tightest_cut(fabric, root):
@@ -143,6 +144,7 @@ def renumbered(fabric, order, rng):
     return replace(fabric, gpus=gpus, switches=tuple(switches), links=tuple(links))
 
 
+@pytest.mark.slow
 @settings(max_examples=25)
 @given(fabrics(), st.booleans(), st.randoms(use_true_random=False))
 def test_a_bound_does_not_depend_on_how_gpus_are_numbered(fabric, large, random):

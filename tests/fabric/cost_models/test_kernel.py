@@ -99,6 +99,7 @@ def test_links_are_shared_at_a_level():
     assert shared == pytest.approx(2e-6 + 2 * 4e-6 + 3 * 4e6 / 60e9)
 
 
+@pytest.mark.slow
 @settings(max_examples=30)
 @given(
     st.sampled_from(["ring", "recursive", "recursive-exchange", "direct", "tree"]),
@@ -208,6 +209,7 @@ def test_nvls_overtakes_the_ring_where_nccl_changes_to_it(name):
         assert all(rate == pytest.approx(365, rel=0.02) for rate in ring)
 
 
+@pytest.mark.slow
 def test_a_rack_of_gb200():
     # github.com/coreweave/nccl-tests, README.md, GB200, single rack.
     assert bus("gb200-nvl72", "nvls", 4 << 30, 72) == pytest.approx(839.16, rel=0.01)

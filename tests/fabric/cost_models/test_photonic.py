@@ -62,6 +62,7 @@ def test_quartering_and_quadrupling_take_what_the_paper_s_formula_says(ranks, sh
     assert result.seconds == near(log2(ranks) * (ALPHA + RHO) + factor * beta)
 
 
+@pytest.mark.slow
 def test_figure_7_of_the_paper_at_256_tiles_and_64_mib():
     fabric = wafer(16, 16)
     times = [
@@ -147,6 +148,7 @@ def test_rounds_within_ranks_are_free():
     assert (result.seconds, result.rounds, result.busiest) == (0.0, (), "nothing")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("algorithm", "collective"),
     [

@@ -295,6 +295,7 @@ def test_pictures_that_stand_still(small, tmp_path, ending):
     assert [p.name for p in tmp_path.iterdir()] == [path.name]
 
 
+@pytest.mark.slow
 def test_an_electrical_fabric_with_loads_and_transfers(tmp_path):
     from PIL import Image
 

@@ -42,6 +42,7 @@ def printed(fabric, collective="all-reduce", ranks=8, algorithms=(), grid=None):
     return read_nccl_tests("\n".join(lines))
 
 
+@pytest.mark.slow
 @settings(max_examples=5)
 @given(st.sampled_from(["switch:8", "dgx-a100", "ring:8"]), st.floats(0.05, 100), st.floats(0.1, 10))
 def test_alpha_and_bandwidth_are_recovered(name, slower, faster):
@@ -80,6 +81,7 @@ def test_each_kind_of_links_has_its_own_bandwidth():
     assert numbers["links.nvlink"]["after"] == pytest.approx(360e9, rel=0.01)
 
 
+@pytest.mark.slow
 def test_nodes_whose_switches_add_up_have_nccls_nvls_tree():
     start = replace(load("nodes:2x4"), multicast_switches=("node0", "node1"))
     true = replace(start, alpha=3e-6)

@@ -216,6 +216,7 @@ def _changed(monkeypatch, change):
     return _measured(monkeypatch, 4)[1]
 
 
+@pytest.mark.slow
 def test_lines_that_do_not_fit_are_named(monkeypatch):
     assert _measured(monkeypatch, 4)[1]["cases"][0]["misfits"] == []
 

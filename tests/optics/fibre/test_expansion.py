@@ -167,6 +167,7 @@ def test_tables_are_expanded_at_the_centre(tmp_path):
     np.testing.assert_allclose(fibre.beta[:, 0], [0, delay, delay], rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_a_checkpoint_belongs_to_the_fibre_that_was_built(tmp_path, monkeypatch):
     run, _ = link(tmp_path, "r.h5", FibreTable(preset="single-mode"))
     built = build_fibre(run)

@@ -94,6 +94,7 @@ def test_noise_of_all_spans_adds_up_in_power(link, spans):
     np.testing.assert_allclose(mean_power(noise), wanted, rtol=5 / math.sqrt(noise.shape[1]))
 
 
+@pytest.mark.slow
 def test_noise_differs_from_span_to_span_and_row_to_row(link):
     one, two = noise_of(link, 1), noise_of(link, 2)
     rows = np.concatenate([one, two - one])  # of the first amplifier, of the second

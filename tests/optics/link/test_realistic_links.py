@@ -180,6 +180,7 @@ def test_a_resumed_run_has_the_same_bits(device, tmp_path):
 # --- Mode-dependent gain -------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_gains_of_amplifiers_and_their_inverse(simulate):
     """Zero forcing pays for what was lost: less Q² than without, and exactly known levels."""
     run = settings(link={"mode_dependent_gain": "0.5 dB"})
@@ -285,6 +286,7 @@ def test_raman_scattering_against_the_triangular_closed_form(simulate, gamma):
     assert abs(got - evolution.gain_db()[:, 0]).max() < 0.01
 
 
+@pytest.mark.slow
 def test_loss_and_tilt_over_frequency(simulate):
     changes = merged(WIDE, {"fibre": {"gamma": "0 1/W/km", "attenuation_slope": "0.005 dB/km/THz"}})
     run = settings(**changes)

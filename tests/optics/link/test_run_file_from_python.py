@@ -68,6 +68,7 @@ def stop_after(steps):
     return Stop()
 
 
+@pytest.mark.slow
 def test_its_result_is_that_of_the_command(file):
     result = run_link(load(file).with_theory(), "python.h5")
     with pytest.raises(SystemExit) as end:

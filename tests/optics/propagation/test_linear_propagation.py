@@ -155,6 +155,7 @@ class CapturingDevice(EmulatedDevice):
         return repeated_as_captured(self.operators.propagation, work)
 
 
+@pytest.mark.slow
 def test_captured_steps_when_lengths_give_way():
     """Four lengths a step, four more to measure its error: when one is gone, a step is captured again."""
     outs = []

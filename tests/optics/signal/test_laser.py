@@ -113,6 +113,7 @@ def test_sums_beyond_the_ends(size):
     np.testing.assert_allclose(got, np.array(expected).T, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_dispersion_turns_the_oscillators_phase_noise_into_noise():
     """Equalisation-enhanced phase noise: frequencies of a symbol meet a walk over T = 2π|β₂|LR.
 

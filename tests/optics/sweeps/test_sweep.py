@@ -9,8 +9,7 @@ import pytest
 from wavefabric.base.errors import FieldLost, InputError, UnusableCheckpoint
 from wavefabric.base.results import read_result
 from wavefabric.optics import run_link, sweep
-from wavefabric.optics.link import build
-from wavefabric.optics.link import propagators
+from wavefabric.optics.link import build, propagators
 from wavefabric.optics.link import run as links
 from wavefabric.optics.run_file.load import load
 from wavefabric.optics.sweeps import run as sweeps
@@ -83,7 +82,7 @@ def test_points_of_other_shapes(run_file):
 
 def test_dimension_scales_and_units(run_file):
     axes = {
-        "signal.launch_power": "0:4:2 dBm",
+        "signal.launch_power": "0:2:2 dBm",
         ("solver.step", "signal.modulation"): ["2 km, 4 km", "qpsk, 16qam"],
     }
     result = sweep(run_file, axes)
@@ -104,9 +103,9 @@ def test_dimension_scales_and_units(run_file):
         assert "signal.modulation" in file.attrs["coordinates"].split()
         assert {"units", "description"} <= set(q.attrs)
         assert file["run_file"].asstr()[()] == load_text()
-    assert list(result.axes["signal.launch_power"]) == [0, 2, 4]
+    assert list(result.axes["signal.launch_power"]) == [0, 2]
     assert list(result["mode"]) == ["LP01", "LP11a", "LP11b"]
-    assert result.label("signal.launch_power", 2) == "4 dBm"
+    assert result.label("signal.launch_power", 1) == "2 dBm"
 
 
 def load_text():
@@ -138,17 +137,17 @@ def interrupted(at, monkeypatch):
 
 
 def test_finished_points_are_not_repeated(run_file, monkeypatch):
-    axes = {"signal.launch_power": "0:6:2 dBm"}
-    interrupted(3, monkeypatch)
+    axes = {"signal.launch_power": "0 dBm, 2 dBm"}
+    interrupted(2, monkeypatch)
     with pytest.raises(KeyboardInterrupt):
         sweep(run_file, axes)
     assert sorted(os.listdir()) == ["link-sweep.h5.points", "link.toml"]
-    assert len(os.listdir("link-sweep.h5.points")) == 2
+    assert len(os.listdir("link-sweep.h5.points")) == 1
     monkeypatch.undo()
     os.chdir(run_file.parent)
     runs = interrupted(0, monkeypatch)
     result = sweep(run_file, axes)
-    assert len(runs) == 2
+    assert len(runs) == 1
     assert sorted(os.listdir()) == ["link-sweep.h5", "link.toml"]
     whole = sweep(run_file, axes, output="whole.h5")
     for quantity in QUANTITIES:
@@ -210,6 +209,7 @@ def test_on_a_gpu_too_shared_parts_change_no_bit(run_file):
             assert np.array_equal(result["q_squared_db"][point.index][position], expected)
 
 
+@pytest.mark.slow
 def test_starting_anew_leaves_the_files_of_others(run_file, monkeypatch, tmp_path):
     interrupted(2, monkeypatch)
     axes = {"seed": [1, 2]}

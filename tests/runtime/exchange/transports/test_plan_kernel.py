@@ -54,6 +54,7 @@ def test_eight_ranks(name, collective, protocol):
     assert wrong_on_noise(plan, "f4", blocks=2, shifts=(0, 1, 2)) == []
 
 
+@pytest.mark.slow
 @settings(max_examples=100, derandomize=True)
 @given(
     schedule=st.one_of(CASES.filter(lambda s: s.ranks <= 8), verified()),
@@ -69,7 +70,9 @@ def test_any_schedule(schedule, variant, dtype, blocks, shifts, seed):
 
 
 @pytest.mark.parametrize("protocol", ["signals", "packets"])
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(
+    "dtype", [pytest.param(each, marks=[pytest.mark.slow] * (each != DTYPES[0])) for each in DTYPES]
+)
 def test_sizes(dtype, protocol):
     """From nothing, and fewer elements than blocks, to several rounds of vectors of all threads."""
     for elements in (0, 1, 3, 17, 1001, 2500):

@@ -81,6 +81,7 @@ def least_resumed(steps, at, states):
     return min(totals)
 
 
+@pytest.mark.slow
 @given(st.integers(1, 60), st.integers(0, 8), st.data())
 def test_fewest_steps_of_a_resumed_run(steps, states, data):
     at = data.draw(st.integers(0, steps))
