@@ -165,6 +165,7 @@ def test_gradients_of_shots(device):
         linearize(*words[:4], "sound_speed", prepared=prepared)
 
 
+@pytest.mark.slow
 def test_kernels_of_a_gpu_find_the_sources_of_each_simulation():
     """Captured steps hold addresses: those of the sources before are gone."""
     grid, device = Grid((12, 10, 8), 1e-4, pml_size=2), CapturingDevice()

@@ -106,12 +106,12 @@ KINDS = "p0", "pressure", "common", "dirichlet", "velocity", "one component", "t
 @pytest.mark.parametrize(
     ("kind", "medium"),
     [
-        *((kind, "lossy") for kind in ("pressure", "velocity", "tones")),
-        ("p0", "few"),
+        *((kind, "lossy") for kind in ("pressure", "velocity")),
         *(
             pytest.param(*case, marks=pytest.mark.slow)
             for case in (
-                *((kind, "lossy") for kind in KINDS if kind not in ("pressure", "velocity", "tones")),
+                *((kind, "lossy") for kind in KINDS if kind not in ("pressure", "velocity")),
+                ("p0", "few"),
                 ("velocity", "lossless"),
                 ("pressure", "few"),
             )
@@ -136,6 +136,7 @@ def test_each_kind_of_sensor(device, sensor):
     check(device, media("lossless"), [shot("p0", number) for number in range(SHOTS)], SENSORS[sensor])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "more",
     [

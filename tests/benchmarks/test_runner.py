@@ -170,7 +170,16 @@ def test_results_of_another_run_are_never_beside_a_record(make_runner, writes, m
     assert run(make_runner(), writes("a-1", "2")) == ["done"]
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"name": 1}', "\x00"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        pytest.param("[]", marks=pytest.mark.slow),
+        "{}",
+        pytest.param('{"name": 1}', marks=pytest.mark.slow),
+        "\x00",
+    ],
+)
 def test_a_damaged_record_is_none(make_runner, writes, text):
     run(make_runner(), writes("a-1"))
     (make_runner().folder / "a-1.json").write_text(text)

@@ -74,6 +74,7 @@ def test_one_part_and_its_report(command):
     assert command("-o", "out", "--report-only")[:2] == (0, "wrote out/report.md\n")
 
 
+@pytest.mark.slow
 def test_a_failed_part_is_said_in_the_exit_code(command, machine):
     code, out, _ = command(
         "--small", "--ranks", "1", "--only", "*step*", "--time-limit", "0.3 s", "-o", "out"

@@ -372,8 +372,8 @@ def check_operator(c, spectrum, factor):
 #: two spectra stay in registers, and so many that they are read twice.
 KAPPA = [
     ((10, 9, 12), 0.35),
-    ((10, 9, 12), 1.6),
-    ((4, 2, 600), 0.9),
+    pytest.param((10, 9, 12), 1.6, marks=pytest.mark.slow),
+    pytest.param((4, 2, 600), 0.9, marks=pytest.mark.slow),
     pytest.param((4, 2, 600), 1.6, marks=pytest.mark.slow),
     pytest.param((18, 5, 35), 0.999, marks=pytest.mark.slow),
 ]

@@ -46,9 +46,9 @@ def test_objective(name):
 @pytest.mark.parametrize(
     ("name", "key"),
     [
-        pytest.param(name, key, marks=[pytest.mark.slow] * ((number + place) % 3 > 0))
+        pytest.param(name, key, marks=[pytest.mark.slow] * ((number + position) % 3 > 0))
         for number, (name, case) in enumerate(cases().items())
-        for place, key in enumerate(case.values)
+        for position, key in enumerate(case.values)
     ],
 )
 def test_differences(name, key):

@@ -396,7 +396,15 @@ def test_a_repeated_run_gives_the_same_bits(comm, options):
 
 @pytest.mark.parallel(2)
 @pytest.mark.parametrize("options", [Decomposition("global"), Decomposition("local", overlap=6)])
-@pytest.mark.parametrize("name", ["lossless", "everything", "additive sources", "power law 2-D"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "lossless",
+        pytest.param("everything", marks=pytest.mark.slow),
+        pytest.param("additive sources", marks=pytest.mark.slow),
+        "power law 2-D",
+    ],
+)
 def test_needed_bytes_of_ranks(comm, monkeypatch, name, options):
     """Within 15 % of what the rank with most allocates."""
     if comm.device.name != "cpu":

@@ -71,7 +71,15 @@ def test_it_is_that_of_the_dense_matrix(absorption, wanted, precision, monkeypat
             )
 
 
-@pytest.mark.parametrize("shape", [(10, 2), (3, 3, 3), (12, 2), (6, 6)])
+@pytest.mark.parametrize(
+    "shape",
+    [
+        (10, 2),
+        pytest.param((3, 3, 3), marks=pytest.mark.slow),
+        pytest.param((12, 2), marks=pytest.mark.slow),
+        pytest.param((6, 6), marks=pytest.mark.slow),
+    ],
+)
 def test_a_start_that_hardly_has_it_does_not_hide_it(shape):
     """Of few points noise may have little of the largest eigenvector, and of a second one just below much."""
     for seed in range(6):
@@ -142,7 +150,9 @@ def test_a_layer_of_bone_has_the_limit_of_its_one_axis():
 
 @pytest.mark.parallel(2)
 @pytest.mark.parametrize(
-    "options", [Decomposition(), Decomposition("local", overlap=8)], ids=["global", "local"]
+    "options",
+    [Decomposition(), pytest.param(Decomposition("local", overlap=8), marks=pytest.mark.slow)],
+    ids=["global", "local"],
 )
 def test_ranks_find_the_same(comm, options):
     problem = layered(shape=(24, 8, 40))

@@ -66,6 +66,7 @@ def order(emulated, monkeypatch):
     return events
 
 
+@pytest.mark.slow
 def test_a_look_is_read_after_the_next_steps(emulated, order):
     progress = Progress()
     result = simulated(emulated, problem(SHAPE, steps=STEPS), progress=progress)

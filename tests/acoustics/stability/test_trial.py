@@ -92,7 +92,12 @@ def uneven(pml=0, **more):
 
 
 @pytest.mark.parametrize(
-    "more", [{}, {"alpha_coeff": 20.0, "alpha_power": 1.5}, {"alpha_coeff": 20.0, "absorption": "stokes"}]
+    "more",
+    [
+        {},
+        pytest.param({"alpha_coeff": 20.0, "alpha_power": 1.5}, marks=pytest.mark.slow),
+        {"alpha_coeff": 20.0, "absorption": "stokes"},
+    ],
 )
 @pytest.mark.parametrize("pml", [0, 1])
 def test_the_limit_found_parts_decay_from_growth(pml, more):

@@ -133,10 +133,10 @@ def test_make_optimal_on_switches(command, collective, fabric, method, most):
     ("collective", "fabric"),
     [
         ("all-gather", "dgx-1"),
-        ("all-reduce", "dgx-1"),
+        pytest.param("all-reduce", "dgx-1", marks=pytest.mark.slow),
         ("broadcast", "ring:4"),
         ("all-gather", "lightpath:2x2"),
-        ("all-gather", "switch:4"),
+        pytest.param("all-gather", "switch:4", marks=pytest.mark.slow),
         ("reduce-scatter", "nodes:2x2"),
     ],
 )
@@ -489,6 +489,7 @@ def test_options_of_light_reach_the_cost(command):
     assert kept["transfer"] == pytest.approx(plain["transfer"])
 
 
+@pytest.mark.slow
 def test_circuits_change_as_is_best(command):
     words = ("cost", "recursive", "all-reduce", "--fabric", "lightpath:2x4", "--reconfigure", "best")
     (best,) = told(command, *words, "--bytes", "1M")["costs"]

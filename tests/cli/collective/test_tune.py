@@ -34,6 +34,7 @@ def test_a_table_a_file_and_a_picture(command, tmp_path):
     assert set(tuning.left_out) == {"nvls", "nvls-tree", "nvls-one-shot"}
 
 
+@pytest.mark.slow
 def test_json_has_what_the_file_has(command, tmp_path):
     code, out, err = command(*WORDS, "--model", "flow", "-o", "mine.json", "--json")
     assert (code, err) == (0, "")

@@ -126,17 +126,20 @@ def test_one_line_and_nothing_written(command, tmp_path, words, told):
     [
         (*GOOD, "--save-strategy", "old.json"),
         (*GOOD, "--compare", "-o", "old.png"),
-        (
-            "measure",
-            "ncf",
-            "--device",
-            "cpu",
-            "--samples",
-            "1",
-            "--repeats",
-            "1",
-            "--device-file",
-            "old.toml",
+        pytest.param(
+            (
+                "measure",
+                "ncf",
+                "--device",
+                "cpu",
+                "--samples",
+                "1",
+                "--repeats",
+                "1",
+                "--device-file",
+                "old.toml",
+            ),
+            marks=pytest.mark.slow,
         ),
     ],
 )

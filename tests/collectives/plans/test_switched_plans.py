@@ -25,7 +25,16 @@ def nodes(kind, ranks):
     return {"grid": (2, ranks // 2) if ranks % 2 == 0 else (1, ranks)} if kind[0] == "nvls-tree" else {}
 
 
-@pytest.mark.parametrize("ranks", [1, 2, 3, 5, pytest.param(8, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "ranks",
+    [
+        1,
+        pytest.param(2, marks=pytest.mark.slow),
+        pytest.param(3, marks=pytest.mark.slow),
+        5,
+        pytest.param(8, marks=pytest.mark.slow),
+    ],
+)
 @pytest.mark.parametrize("kind", KINDS, ids="-".join)
 def test_any_interleaving_gives_the_sums_of_the_schedule(kind, ranks):
     for pieces in (1, 3):

@@ -60,6 +60,7 @@ def test_on_a_switch_the_time_is_that_of_the_tightest_cut(ports, data):
     check(star(ports), weights, division)
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(data=st.data(), ranks=st.integers(2, 5))
 def test_of_any_links_no_set_sends_more_than_it_can(data, ranks):

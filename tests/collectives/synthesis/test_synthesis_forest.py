@@ -92,6 +92,7 @@ def machines(draw):
     return Fabric("drawn", tuple(gpus), ("leaf0", "leaf1", "leaf2", "top"), links, 1e-6)
 
 
+@pytest.mark.slow
 @settings(max_examples=20)
 @given(
     fabric=machines().filter(lambda machine: machine.ranks > 1),

@@ -160,7 +160,17 @@ def test_a_bound_does_not_depend_on_how_gpus_are_numbered(fabric, large, random)
     cuts.tightest_by_size.cache_clear()
 
 
-@pytest.mark.parametrize("name", ["dgx-1", "nodes:3x4", "mesh:3x8", "torus:4x6", "hypercube:5", "p2.8xlarge"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "dgx-1",
+        pytest.param("nodes:3x4", marks=pytest.mark.slow),
+        pytest.param("mesh:3x8", marks=pytest.mark.slow),
+        pytest.param("torus:4x6", marks=pytest.mark.slow),
+        pytest.param("hypercube:5", marks=pytest.mark.slow),
+        "p2.8xlarge",
+    ],
+)
 def test_bounds_of_presets_do_not_depend_on_how_gpus_are_numbered(name):
     fabric, rng = load(name), np.random.default_rng(1)
     order = rng.permutation(fabric.ranks).tolist()

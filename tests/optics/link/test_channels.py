@@ -70,6 +70,7 @@ def test_channels_alike_have_no_table(cpu, tmp_path):
     assert channel_expectations(run, expected_of(run)) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("of", ["band", "channel"])
 def test_back_propagation_undoes_the_kerr_effect_of_each_channel(cpu, tmp_path, of):
     """Without noise and with strong light, Q² of every channel gains; of the whole band all of it."""

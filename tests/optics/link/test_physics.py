@@ -86,7 +86,9 @@ def mean_power(rows):
 # --- Amplifier noise ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("spans", [1, 2, 5])
+@pytest.mark.parametrize(
+    "spans", [1, pytest.param(2, marks=pytest.mark.slow), pytest.param(5, marks=pytest.mark.slow)]
+)
 def test_noise_of_all_spans_adds_up_in_power(link, spans):
     """Each amplifier makes up for its span: n spans leave n times the noise of one, not n²."""
     noise = noise_of(link, spans)
@@ -103,6 +105,7 @@ def test_noise_differs_from_span_to_span_and_row_to_row(link):
     np.testing.assert_allclose(apart, np.eye(4), atol=5 / math.sqrt(rows.shape[1]))
 
 
+@pytest.mark.slow
 def test_noise_differs_from_mode_to_mode_and_seed_to_seed(link):
     fibre = {"preset": "graded-index-62.5", "groups": 2, "attenuation": "0.2 dB/km", "n2": "0 m^2/W"}
     fibre |= {"dispersion": "paper"}

@@ -82,7 +82,7 @@ def penalty(result, spans):
 # --- Coupling along the fibre --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("between", [None, "1e-3 1/km"])
+@pytest.mark.parametrize("between", [None, pytest.param("1e-3 1/km", marks=pytest.mark.slow)])
 def test_a_linear_link_has_no_penalty(simulate, between):
     """Six modes over 800 km: the inverse of coupling and delays brings back the sent symbols."""
     coupling = {"between_groups": between} if between else {}
@@ -258,7 +258,7 @@ def channel_powers(result, run):
     return spectrum.sum(axis=0)[bins].sum(axis=1)
 
 
-@pytest.mark.parametrize("gamma", [0.003e-3, 0.0])
+@pytest.mark.parametrize("gamma", [0.003e-3, pytest.param(0.0, marks=pytest.mark.slow)])
 def test_raman_scattering_against_the_triangular_closed_form(simulate, gamma):
     """Zirngibl 1998: P_i(L) = P_i(0) e^(−αL) · N e^(s P L_eff f_i) / Σ e^(s P L_eff f_j), within 0.1 dB.
 
@@ -352,7 +352,7 @@ def test_symmetric_steps_have_an_exact_inverse(device):
     assert returned(run, device, "blanes_moan", 4000.0) < 1e-11
 
 
-@pytest.mark.parametrize("of", ["band", "channel"])
+@pytest.mark.parametrize("of", ["band", pytest.param("channel", marks=pytest.mark.slow)])
 def test_back_propagation_in_a_run(simulate, of):
     """The band: all of the penalty is gone. A channel by itself: part of it."""
     plain = simulate("plain", **NONLINEAR)["received/span_2/q_squared_db"]
@@ -451,7 +451,7 @@ def test_ranks_hold_whole_groups_and_agree(comm, tmp_path_factory):
 
 
 @pytest.mark.parallel(2)
-@pytest.mark.parametrize("precision", ["double", "single"])
+@pytest.mark.parametrize("precision", ["double", pytest.param("single", marks=pytest.mark.slow)])
 def test_groups_of_two_ranks_couple(comm, tmp_path_factory, precision):
     """Rows travel behind each section; a link and its inverse."""
     coupling = {"between_groups": "1e-2 1/km", "correlation_length": "5 km"}

@@ -59,6 +59,7 @@ def test_the_field_of_a_file_is_launched(cpu, tmp_path):
     assert half["received/span_1/q_squared_db"].min() > 200
 
 
+@pytest.mark.slow
 def test_other_files_of_the_same_field(cpu, tmp_path):
     """A NumPy array, and MATLAB's matrix (v7.3): columns first, numbers of a real and an imaginary part."""
     rng = np.random.default_rng(1)

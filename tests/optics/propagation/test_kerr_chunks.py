@@ -14,7 +14,12 @@ from wavefabric.optics.propagation.operators import (
     ROTATE_RK4,
 )
 
-DEVICES = ["cpu 1", "cpu 2", "emulated", pytest.param("cuda", marks=pytest.mark.gpu)]
+DEVICES = [
+    "cpu 1",
+    pytest.param("cpu 2", marks=pytest.mark.slow),
+    "emulated",
+    pytest.param("cuda", marks=pytest.mark.gpu),
+]
 #: Rows of each own phase group; samples a row; the chunk (first sample, samples).
 CASES = [
     ([2], 37, (0, 37)),
@@ -104,7 +109,10 @@ class Case:
         return out
 
 
-@pytest.fixture(params=CASES, ids=lambda c: f"{len(c[0])}x{c[1]}")
+@pytest.fixture(
+    params=[pytest.param(each, marks=[pytest.mark.slow] * (each in CASES[:2])) for each in CASES],
+    ids=lambda c: f"{len(c[0])}x{c[1]}",
+)
 def shape(request):
     return request.param
 

@@ -58,6 +58,7 @@ def table_of(device, n, dtype, rows):
 # --- Both ways --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [DOUBLE, SINGLE])
 def test_both_ways_agree(gpu, dtype):
     field = draw(6, 210, dtype)

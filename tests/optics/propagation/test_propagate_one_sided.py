@@ -78,7 +78,9 @@ def test_the_answer_is_that_of_one_rank(transports, cpu, monkeypatch, integrator
     assert bool(sent) == arrays
 
 
-@pytest.mark.parametrize("n", [96, 100])  # whole tiles, and the last one is not
+@pytest.mark.parametrize(
+    "n", [pytest.param(96, marks=pytest.mark.slow), 100]
+)  # whole tiles, and the last one is not
 def test_memory_of_slots_is_counted(transports, monkeypatch, n):
     monkeypatch.setenv("WAVEFABRIC_PROTOCOL", "signals")
 

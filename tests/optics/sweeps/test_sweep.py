@@ -273,6 +273,7 @@ def test_what_is_there_is_not_replaced(run_file, tmp_path):
         read_sweep(run_link(load(run_file), warn=lambda _: None).path)
 
 
+@pytest.mark.slow
 def test_theory_is_taken_along(run_file, monkeypatch):
     """Whatever a run writes below /theory, by receiver position."""
     plain = links.payload
@@ -289,6 +290,7 @@ def test_theory_is_taken_along(run_file, monkeypatch):
     )
 
 
+@pytest.mark.slow
 def test_one_progress_over_all_points(run_file, monkeypatch):
     seen = []
 

@@ -47,6 +47,7 @@ def test_waiting_on_the_p40_server_as_in_figure_2(server):
     assert slabs[8]["aware"] > 2
 
 
+@pytest.mark.slow
 def test_parts_of_a_step_add_up(server):
     for row in server["rows"]:
         for transport in ("mpi", "mpi-cuda", "p2p"):

@@ -85,9 +85,9 @@ extern "C" __global__ void shuffle(const T *x, T *out) {
     ("letter", "dtype"),
     [
         ("float", np.float32),
-        ("double", np.float64),
-        ("int", np.int32),
-        ("unsigned", np.uint32),
+        pytest.param("double", np.float64, marks=pytest.mark.slow),
+        pytest.param("int", np.int32, marks=pytest.mark.slow),
+        pytest.param("unsigned", np.uint32, marks=pytest.mark.slow),
         ("float2", "c8"),
     ],
 )

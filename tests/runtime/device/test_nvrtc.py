@@ -232,7 +232,7 @@ def test_fused_kernels_compile(arch, n, dtype):
 #: medium is held: both types, every kind of medium, odd and even Ny, Nz and Nx/2, one thread a transform and
 #: several, a series and none. Small grids: long unrolled loops would compile for seconds.
 KERNELS = [
-    ("sm_90", (6, 4, 8), np.float32, False, "none", "XYZG", 2.0, "uniform"),
+    on("sm_90", "sm_90", (6, 4, 8), np.float32, False, "none", "XYZG", 2.0, "uniform", quick=False),
     on("sm_90", "sm_90", (3, 5, 18), np.float64, True, "power_law", "XYZG", 2.0, "full", quick=False),
     on("sm_90", "sm_90", (3, 5, 18), np.float64, True, "power_law", "XYZG", 2.0, "index16", quick=False),
     ("sm_90", (6, 4, 12), np.float32, True, "stokes", "XYZG", 2.0, "index8"),

@@ -61,7 +61,12 @@ def test_boxes_arrive(comm, dtype, fields, weighted):
 
 @pytest.mark.parametrize("fields", [1, 3])
 @pytest.mark.parametrize(
-    ("dtype", "weighted"), [(np.float32, True), (np.float64, True), (np.complex128, False)]
+    ("dtype", "weighted"),
+    [
+        (np.float32, True),
+        pytest.param(np.float64, True, marks=pytest.mark.slow),
+        pytest.param(np.complex128, False, marks=pytest.mark.slow),
+    ],
 )
 def test_boxes_of_one_rank(kernel_device, dtype, fields, weighted):
     _check(solo(kernel_device), dtype, fields, weighted)

@@ -118,6 +118,7 @@ def one_each_direction(size):
     ]
 
 
+@pytest.mark.slow
 def test_a_rank_that_does_not_send_is_named(transports, monkeypatch):
     """And what has not come is not written."""
     monkeypatch.setenv("WAVEFABRIC_PROTOCOL", "signals")

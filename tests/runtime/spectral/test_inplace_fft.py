@@ -344,7 +344,7 @@ extern "C" __global__ void rows(int *out) { note<Rows>(out, Rows::row()); }
 """
 
 
-@pytest.mark.parametrize("gap", [0, 4])
+@pytest.mark.parametrize("gap", [0, pytest.param(4, marks=pytest.mark.slow)])
 def test_places_in_shared_memory(gap):
     """Columns side by side, rows one after another, and an empty place after so many points."""
     module = Module(SOURCE + ADDRESSES_IN_MEMORY, ("-DREAL=float", f"-DEMPTY={gap}"))

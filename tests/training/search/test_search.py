@@ -148,7 +148,15 @@ def test_a_walk_from_beyond_the_memory_limit_finds_its_way():
     assert all(seconds < 1 for _, seconds in trail.history)
 
 
-@pytest.mark.parametrize("most", [0.0, 1e-4, 1.0, float("inf")])
+@pytest.mark.parametrize(
+    "most",
+    [
+        0.0,
+        pytest.param(1e-4, marks=pytest.mark.slow),
+        pytest.param(1.0, marks=pytest.mark.slow),
+        float("inf"),
+    ],
+)
 def test_costs_are_exact_up_to_what_matters(most):
     fabric = AffineTimes(2e-5, 4e-11, concurrent=False)
     strategies = list(expert_designed(SearchSetting(MODEL, 8, 32, DEVICE, BF16, fabric)))
@@ -164,7 +172,7 @@ def test_costs_are_exact_up_to_what_matters(most):
 # --- What is found ---
 
 
-@pytest.mark.parametrize("concurrent", [True, False])
+@pytest.mark.parametrize("concurrent", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_the_best_of_a_tiny_problem(concurrent):
     model = chain("column", "row", flops=3e9, features=8)
     fabric = AffineTimes(1e-5, 1e-10, concurrent)

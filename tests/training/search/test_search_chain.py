@@ -126,7 +126,12 @@ def test_with_a_limit_it_is_the_best_of_those_that_fit(splits, options, fraction
 
 @pytest.mark.parametrize(
     "options",
-    [SerialOptions(), SerialOptions(2, True), SerialOptions(1, False, True), SerialOptions(1, True, True)],
+    [
+        SerialOptions(),
+        pytest.param(SerialOptions(2, True), marks=pytest.mark.slow),
+        pytest.param(SerialOptions(1, False, True), marks=pytest.mark.slow),
+        SerialOptions(1, True, True),
+    ],
 )
 @pytest.mark.parametrize("fraction", [0.0, 0.1, 0.4, 1.0])
 def test_blocks_are_units(options, fraction):
@@ -156,6 +161,7 @@ def any_model(draw):
     return ModelGraph("any", tuple(layers), batch=4)
 
 
+@pytest.mark.slow
 @given(any_model(), OPTIONS, st.booleans(), st.randoms(use_true_random=False))
 @settings(max_examples=40)
 def test_time_and_memory_are_sums_over_units_and_pairs_of_any_model(model, options, by_layer, random):

@@ -368,6 +368,7 @@ def test_whether_an_array_of_a_size_gets_stuck(text, fits, power, seed):
         assert finishes(text, fits, seed, together) == (most is None or size <= most)
 
 
+@pytest.mark.slow
 @settings(max_examples=80)
 @given(st.data())
 def test_without_a_wait_it_is_refused_or_needs_none(data):

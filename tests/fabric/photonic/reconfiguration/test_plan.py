@@ -42,6 +42,7 @@ def test_synchronisation_is_paid_with_set_ups_alone():
     assert [r.reconfiguration for r in result.rounds] == [pytest.approx(4.7e-6), *[0.0] * 13]
 
 
+@pytest.mark.slow
 def test_the_next_circuits_are_set_up_while_a_long_round_runs():
     plan = plan_reconfiguration(*case())
     assert "ahead" in [step.choice for _, _, step, _, _ in plan.rounds]

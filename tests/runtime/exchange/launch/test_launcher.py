@@ -110,7 +110,7 @@ sys.exit(2)
     assert err.endswith("of 3: grid: 7 given\n")
 
 
-@pytest.mark.parametrize("victim", [0, 2])
+@pytest.mark.parametrize("victim", [0, pytest.param(2, marks=pytest.mark.slow)])
 def test_a_killed_rank_is_named(tmp_path, victim):
     saved = tmp_path / "run.h5.checkpoint"
     saved.touch()

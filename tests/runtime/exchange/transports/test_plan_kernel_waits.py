@@ -40,7 +40,12 @@ def shows(plan):
 
 
 @pytest.mark.parametrize(
-    ("name", "collective"), [("ring", "all-reduce"), ("direct", "all-reduce"), ("tree", "reduce")]
+    ("name", "collective"),
+    [
+        ("ring", "all-reduce"),
+        pytest.param("direct", "all-reduce", marks=pytest.mark.slow),
+        pytest.param("tree", "reduce", marks=pytest.mark.slow),
+    ],
 )
 def test_a_missing_wait_shows(name, collective):
     """Each that is there for what the next move reads; all ranks have begun, and end before the next call."""

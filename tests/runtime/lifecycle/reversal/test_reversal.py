@@ -66,6 +66,7 @@ def reverse(steps, states, at=0, store_start=False, wanted=None):
     return steps - at + reversal.advanced, system
 
 
+@pytest.mark.slow
 @given(st.integers(0, 60), st.integers(1, 12), st.booleans())
 def test_fewest_steps(steps, states, store_start):
     taken, system = reverse(steps, states - (not store_start), store_start=store_start)
