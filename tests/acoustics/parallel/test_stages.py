@@ -71,11 +71,8 @@ CASES = {
 
 #: One of each medium, source and grid; others combine these.
 USUAL = (
-    "lossless odd",
     "axisymmetric Stokes",
-    "axisymmetric sources",
     "power law 2-D",
-    "power law without dispersion",
     "everything",
     "additive sources",
     "dirichlet sources 2-D",

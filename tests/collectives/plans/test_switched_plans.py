@@ -55,7 +55,11 @@ def test_what_is_added_up_goes_to_all_in_one_pass():
         assert {a.first for a in (*move.sources, *move.targets)} == {16 * rank}
 
 
-@pytest.mark.parametrize("kind", KINDS, ids="-".join)
+@pytest.mark.parametrize(
+    "kind",
+    [pytest.param(kind, marks=[pytest.mark.slow] * (kind[1] != "all-reduce")) for kind in KINDS],
+    ids="-".join,
+)
 def test_faults_are_refused(kind):
     plan = compile_plan(build(*kind, 3, 9, **nodes(kind, 3)))
     faults = [each for _, each in (*dropped(plan), *swapped(plan)) if each.instructions != plan.instructions]
