@@ -112,6 +112,7 @@ def wait_until(condition):
         time.sleep(0.01)
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_the_part_with_all_its_processes(make_runner, writes, tmp_path, monkeypatch):
     monkeypatch.setattr(runner, "ENDING", [(signal.SIGINT, 0.1), (signal.SIGTERM, 0.1)])
     mark, work = tmp_path / "started", make_runner()
@@ -175,9 +176,9 @@ def test_results_of_another_run_are_never_beside_a_record(make_runner, writes, m
     [
         "",
         pytest.param("[]", marks=pytest.mark.slow),
-        "{}",
+        pytest.param("{}", marks=pytest.mark.slow),
         pytest.param('{"name": 1}', marks=pytest.mark.slow),
-        "\x00",
+        pytest.param("\x00", marks=pytest.mark.slow),
     ],
 )
 def test_a_damaged_record_is_none(make_runner, writes, text):

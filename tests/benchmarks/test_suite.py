@@ -182,6 +182,7 @@ def test_small_sizes_have_no_goals(results):
     assert "**Small sizes**" in section(text_of(results(names=["cuts-2"], small=True)), "Goals")
 
 
+@pytest.mark.slow
 def test_results_of_another_form_cost_their_section_alone(results):
     def change(name, result):
         if name.startswith("cuts"):

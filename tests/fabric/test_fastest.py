@@ -108,6 +108,7 @@ def test_not_slower_than_published_schedules(name, nbytes, published_ms):
     assert fastest.cost.seconds * 1e3 <= published_ms * (1 + 1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "order", [(5, 2, 7, 0, 3, 6, 1, 4), pytest.param((7, 6, 5, 4, 3, 2, 1, 0), marks=pytest.mark.slow)]
 )

@@ -133,7 +133,7 @@ def test_they_return_what_k_waves_program_writes(options, name, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("pml_inside", [True, False])
+@pytest.mark.parametrize("pml_inside", [True, pytest.param(False, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("apodization", ["Hanning", np.array([0.0, 0.25, 1.0, 0.5])], ids=["name", "numbers"])
 def test_a_transducer_keeps_its_transmit_apodization(options, apodization, pml_inside):
     """Compared with four velocity sources, one for each element, times their weights."""

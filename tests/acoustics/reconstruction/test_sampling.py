@@ -76,6 +76,7 @@ def test_coarse_samples_lose_nothing_of_the_image(iterations):
     assert errors[1] < errors[0] + 0.01
 
 
+@pytest.mark.slow
 def test_coarse_samples_of_an_uneven_medium():
     """The time step of the data would not be stable."""
     layer = X > 8e-4
@@ -165,6 +166,7 @@ def test_open_arrays_enclose_nothing_and_leave_the_image_free():
         assert Imposed.of(Sensor.points(positions), GRID).enclosed.all()
 
 
+@pytest.mark.slow
 def test_points_in_three_dimensions_and_in_one():
     grid = Grid((20, 20, 20), 1e-4, pml_size=6, pml_inside=False)
     n = np.arange(500) + 0.5

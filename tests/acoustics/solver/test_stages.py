@@ -470,6 +470,7 @@ def test_plain_stages_in_single_precision(device, name):
     check_plain(device, name, np.float32)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", [pytest.param("axisymmetric Stokes", marks=pytest.mark.slow), "axisymmetric additive sources"]
 )

@@ -90,6 +90,7 @@ def test_a_lost_field_is_found_at_the_same_step(emulated):
     assert messages[0] == messages[1]
 
 
+@pytest.mark.slow
 def test_a_checkpoint_has_no_field_of_a_failed_check(emulated, tmp_path):
     """The look before a checkpoint is read first: what is saved has passed it."""
     path = tmp_path / "run.checkpoint"

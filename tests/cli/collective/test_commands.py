@@ -172,7 +172,14 @@ def test_the_fastest_of_every_method_beside_named_algorithms(command):
     assert f"optimal: 8 KiB by {fastest[8192]['method']}" in out
 
 
-@pytest.mark.parametrize(("fabric", "more"), [("nodes:4x8", ()), ("nodes", ()), ("nodes:8x8", ("-n", 32))])
+@pytest.mark.parametrize(
+    ("fabric", "more"),
+    [
+        ("nodes:4x8", ()),
+        pytest.param("nodes", (), marks=pytest.mark.slow),
+        pytest.param("nodes:8x8", ("-n", 32), marks=pytest.mark.slow),
+    ],
+)
 def test_rings_on_nodes_use_all_adapters(command, fabric, more):
     (row,) = told(command, "cost", "ring", "all-reduce", "--fabric", fabric, "--bytes", "8G", *more)["costs"]
     assert row["grid"] == [4, 8]

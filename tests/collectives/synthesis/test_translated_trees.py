@@ -55,6 +55,7 @@ def test_links_of_a_torus_are_used_evenly(shape):
         assert all(y in shifted(x, steps, shape) for y, x in enumerate(parent[1:], 1))
 
 
+@pytest.mark.slow
 def test_a_slower_axis_gets_less():
     steps, loads = torus((4, 4))
     loads = loads * np.where(steps < 4, 1.0, 3.0)  # the first axis is three times as slow

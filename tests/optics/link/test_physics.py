@@ -122,6 +122,7 @@ def _plain(table):
     return table | {"fibre": table["fibre"] | {"gamma": None, "beta2": None}}
 
 
+@pytest.mark.slow
 def test_gain_beyond_the_loss_multiplies_earlier_noise(link):
     """A gain of 12 dB on 10 dB of loss: signal and noise that are there grow by 2 dB a span."""
     spans, net = 3, 10**0.2

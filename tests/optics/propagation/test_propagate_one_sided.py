@@ -101,6 +101,7 @@ def test_memory_of_slots_is_counted(transports, monkeypatch, n):
         assert counted == taken > 0
 
 
+@pytest.mark.slow
 def test_steps_do_not_follow_from_what_has_not_come(transports, monkeypatch):
     """A rank that did not come is named, before a phase is too large or too small."""
     monkeypatch.setenv("WAVEFABRIC_PROTOCOL", "signals")

@@ -175,6 +175,7 @@ def test_another_sweep_is_refused_but_more_values_are_not(run_file, monkeypatch)
     assert len(runs) == 3
 
 
+@pytest.mark.slow
 def test_a_checkpoint_that_cannot_be_used_costs_its_point_alone(run_file, monkeypatch, capsys):
     axes = {"signal.launch_power": "0 dBm, 4 dBm"}
     interrupted(2, monkeypatch)
@@ -255,6 +256,7 @@ def test_warnings_come_once_and_are_kept(run_file, capsys):
     assert all("above the resonance limit" in text for text in texts[:, 1])
 
 
+@pytest.mark.slow
 def test_warnings_that_differ_in_numbers_are_counted(run_file, capsys):
     sweep(run_file, {"solver.step": "2 km, 4 km, 5 km"})
     lines = capsys.readouterr().err.splitlines()

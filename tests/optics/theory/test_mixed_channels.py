@@ -53,6 +53,7 @@ def dense(transmitter, channel):
     return total
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "channel", [pytest.param(0, marks=pytest.mark.slow), 1, pytest.param(2, marks=pytest.mark.slow)]
 )

@@ -297,7 +297,7 @@ def _compiled(source: str, definitions: tuple[str, ...]) -> str:
     compiler = find_compiler()
     macros = [option[2:].partition("=") for option in definitions if option.startswith("-D")]
     lines = [f"#define {name} {value if equals else 1}" for name, equals, value in macros]
-    text = "\n".join([f'#include "{HEADER}"', "#define EMULATED_CUDA 1", _BEGIN, *lines, "", source])
+    text = "\n".join([f'#include "{HEADER.name}"', "#define EMULATED_CUDA 1", _BEGIN, *lines, "", source])
     parts = (*(part.read_text("utf-8") for part in _PARTS), *_FLAGS, compiler, os.uname().machine, text)
     key = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
     library = cache_directory("emulated_cuda") / f"{key}.so"
@@ -310,7 +310,7 @@ def _compiled(source: str, definitions: tuple[str, ...]) -> str:
 
 
 def _compile(compiler: str, text: str, library: Path) -> None:
-    preprocessed = _run([compiler, *_FLAGS[:1], "-E", "-x", "c++", "-"], text)
+    preprocessed = _run([compiler, *_FLAGS[:1], f"-I{HEADER.parent}", "-E", "-x", "c++", "-"], text)
     with tempfile.TemporaryDirectory(dir=library.parent) as directory:
         made = Path(directory) / "made.so"
         command = [compiler, *_FLAGS, "-shared", "-x", "c++-cpp-output", "-", "-o", str(made)]

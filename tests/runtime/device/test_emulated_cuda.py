@@ -46,7 +46,7 @@ def test_sum_with_barriers(seed):
     assert np.array_equal(block_sums("__syncthreads()", seed), wanted)
 
 
-@pytest.mark.parametrize("barrier", ["", "__syncwarp()"])
+@pytest.mark.parametrize("barrier", ["", pytest.param("__syncwarp()", marks=pytest.mark.slow)])
 def test_a_missing_barrier_shows(barrier):
     """Sums of what has not been written are NaN: shared memory begins so, in every block."""
     assert not np.array_equal(block_sums(barrier), block_sums("__syncthreads()"))

@@ -63,13 +63,13 @@ def test_lumorph_on_its_wafer_takes_what_the_paper_s_formula_says(ranks, collect
 
 
 CASES = [
-    ("switch:12", "ring"),
+    pytest.param("switch:12", "ring", marks=pytest.mark.slow),
     ("switch:12", "auto"),
     ("torus:4x4", "recursive:2"),
-    ("mesh:3x4", "double-tree"),
+    pytest.param("mesh:3x4", "double-tree", marks=pytest.mark.slow),
     ("hgx-h200", "ring"),
-    ("hgx-h200", "double-tree:4"),
-    ("lightpath:3x4", "lumorph-2"),
+    pytest.param("hgx-h200", "double-tree:4", marks=pytest.mark.slow),
+    pytest.param("lightpath:3x4", "lumorph-2", marks=pytest.mark.slow),
     ("lightpath:3x4", "lumorph-4"),
     ("lightpath:3x4", "auto"),
 ]

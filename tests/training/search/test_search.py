@@ -216,7 +216,7 @@ def test_history_falls_to_the_best():
     assert result.stopped == "proposals"
 
 
-@pytest.mark.parametrize("method", ["markov", "chain"])
+@pytest.mark.parametrize("method", ["markov", pytest.param("chain", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("fraction", [0.5, 0.3])
 def test_memory_is_respected(method, fraction):
     plain = largest_need(workload(MODEL, uniform(MODEL, 8, batch=32))).total
