@@ -79,6 +79,7 @@ def test_each_source_gives_the_bits_of_simulate(device, grid, more):
     assert same(prepared.simulate(source, sensor, steps=steps), results[0])
 
 
+@pytest.mark.slow
 @pytest.mark.parallel(2)
 @pytest.mark.parametrize("kind", ["global", pytest.param("local", marks=pytest.mark.slow)])
 def test_over_ranks(comm, kind):

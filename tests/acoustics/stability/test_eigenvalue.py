@@ -88,7 +88,7 @@ def test_a_start_that_hardly_has_it_does_not_hide_it(shape):
         assert LargestEigenvalue(problem, RunSettings(comm=CPU, precision="double"))(dt) > LIMIT
 
 
-@pytest.mark.parametrize("absorption", ["lossless", "Stokes"])
+@pytest.mark.parametrize("absorption", ["lossless", pytest.param("Stokes", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("seed", range(4))
 def test_a_step_grows_where_it_is_above_the_limit_and_nowhere_else(absorption, seed):
     problem = uneven((6, 6), absorption, seed)

@@ -30,7 +30,7 @@ def pairs(fabric, gpus):
         "nodes:3x4",
         pytest.param("switch:9", marks=pytest.mark.slow),
         pytest.param("dgx-1", marks=pytest.mark.slow),
-        "hgx-h100",
+        pytest.param("hgx-h100", marks=pytest.mark.slow),
     ],
 )
 @given(data=st.data())

@@ -427,6 +427,7 @@ def on_one_and_two_ranks(run, comm, tmp_path_factory):
     return [read_result(f"{folder}/{name}.h5") for name in ("one", "two")]
 
 
+@pytest.mark.slow
 @pytest.mark.parallel(2)
 def test_ranks_hold_whole_groups_and_agree(comm, tmp_path_factory):
     """Groups of one, two and three modes over two ranks: coupling, gains, Raman scattering, solved back."""

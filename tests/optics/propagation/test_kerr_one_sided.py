@@ -239,7 +239,7 @@ def test_more_parts_than_shared_memory_has_space_for(one_sided_ranks, monkeypatc
     case.check(A, K)
 
 
-@pytest.mark.parametrize("dtype", [np.complex128, np.complex64])
+@pytest.mark.parametrize("dtype", [np.complex128, pytest.param(np.complex64, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("one_sided_ranks", ["emulated"], indirect=True)
 def test_what_is_not_a_number_reaches_all_ranks(one_sided_ranks, dtype):
     """Also where all its bits are set, as in CUDA's own; other samples are as they were."""

@@ -245,7 +245,11 @@ BETA = np.array(
 )
 
 
-@pytest.mark.parametrize(("dtype", "allowed"), [(DOUBLE, 1e-13), (SINGLE, 2e-6)], ids=["double", "single"])
+@pytest.mark.parametrize(
+    ("dtype", "allowed"),
+    [(DOUBLE, 1e-13), pytest.param(SINGLE, 2e-6, marks=pytest.mark.slow)],
+    ids=["double", "single"],
+)
 @pytest.mark.parametrize("integrator", ALL)
 @pytest.mark.parametrize("apart", [False, True], ids=["", "polarisations-apart"])
 def test_integrators(cpu, gpu, integrator, dtype, allowed, apart):

@@ -63,7 +63,9 @@ def check_answer(comm, device, integrator, exchange, split, chunks):
 
 @pytest.mark.parallel(2)
 @pytest.mark.parametrize("exchange", [pytest.param("dense", marks=pytest.mark.slow), "factored"])
-@pytest.mark.parametrize("integrator", ALL)
+@pytest.mark.parametrize(
+    "integrator", [pytest.param(each, marks=[pytest.mark.slow] * (each not in ALL[::2])) for each in ALL]
+)
 def test_the_answer_does_not_depend_on_the_ranks(comm, device, integrator, exchange):
     for chunks, split in zip((3, 1), SPLITS[2], strict=True):
         check_answer(comm, device, integrator, exchange, split, chunks)

@@ -23,7 +23,9 @@ FORMS += [pytest.param(kind, "cuda", SOLID, marks=pytest.mark.gpu) for kind in (
 FORMS += [pytest.param(FusedCudaStages, "cuda", PLANE, marks=pytest.mark.gpu)]
 
 
-@pytest.mark.parametrize("dtype", [np.float64, np.float32], ids=["double", "single"])
+@pytest.mark.parametrize(
+    "dtype", [np.float64, pytest.param(np.float32, marks=pytest.mark.slow)], ids=["double", "single"]
+)
 @pytest.mark.parametrize(("kind", "device", "shape"), FORMS)
 def test_derivatives_of_the_adjoint_step(kind, device, shape, dtype):
     device = EmulatedDevice() if device == "emulated" else get_device(device, 1)
