@@ -50,7 +50,7 @@ test test-slow: export PYTHONDONTWRITEBYTECODE =
 test: $(STAMP)
 	$(BIN)/python -m pytest -n 2 --dist worksteal $(PACKAGE:%=tests/%)
 
-# What `make test` leaves out: commands over ranks, runs killed and started again, more types and sizes, figures of papers.
+# What `make test` leaves out: commands over ranks, runs killed and started again, most types and sizes, figures of papers.
 test-slow: $(STAMP)
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m 'slow and not gpu and not multigpu'
 

@@ -166,6 +166,7 @@ def test_everything(results):
         assert (result.root / f"{name}.png").stat().st_size > 8000
 
 
+@pytest.mark.slow
 def test_goals_beside_what_was_measured(results):
     text = text_of(results(as_the_paper, ["fibre-2", "fibre-8", "ultrasound-1d-8", "all-reduce-ring-8"]))
     rows = [[cell.strip() for cell in row.split("|")] for row in section(text, "Goals").splitlines()[3:]]

@@ -53,6 +53,7 @@ def test_a_step_below_resonance_is_shown_and_not_warned_of(command, run_text, tm
     assert "solver/warnings" not in read_result(tmp_path / "a.h5")
 
 
+@pytest.mark.slow
 def test_steps_that_grow_above_resonance_are_said_after_the_run(command, run_text, tmp_path):
     text = settle(run_text, launch_power='"-30 dBm"').replace('step = "1 km"', 'max_phase = "0.1 rad"')
     (tmp_path / "a.toml").write_text(text)

@@ -76,6 +76,7 @@ def test_usable_grids():
         assert not usable(*shape, np.float64)
 
 
+@pytest.mark.slow
 @given(st.integers(2, 5000), st.sampled_from([8, 16]))
 def test_points_of_a_convolution(n, most):
     """At least twice as many less one, or a circle of fewer points would add what lies beyond its ends."""
@@ -379,6 +380,7 @@ KAPPA = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("shape", "fraction"), KAPPA)
 def test_kappa_of_the_gradient(shape, fraction):
     c, kernels, squares = along_z(shape, fraction)

@@ -122,7 +122,7 @@ def sensors():
     [
         ("points", 0.09, 0.005),
         pytest.param("elements", 0.07, 0.03, marks=pytest.mark.slow),
-        ("mask", 0.03, 1e-3),
+        pytest.param("mask", 0.03, 1e-3, marks=pytest.mark.slow),
     ],
 )
 def test_sensors_of_every_kind_give_an_image(kind, once, often):

@@ -177,6 +177,7 @@ class Said(Progress):
         self.labels.append(label)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "stops", [*(pytest.param(each, marks=pytest.mark.slow) for each in ((0,), (120,))), (60, 321, 410)]
 )

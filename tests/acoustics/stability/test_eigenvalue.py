@@ -135,6 +135,7 @@ def of_layers(problem, dt):
     return largest
 
 
+@pytest.mark.slow
 def test_a_layer_of_bone_has_the_limit_of_its_one_axis():
     """Growth of some parts in a thousand a step, which noise in 64 steps does not show."""
     problem = layered()

@@ -81,6 +81,7 @@ def test_a_look_is_read_after_the_next_steps(emulated, order):
     np.testing.assert_allclose(result["p"], expected["p"], rtol=0, atol=1e-11 * abs(expected["p"]).max())
 
 
+@pytest.mark.slow
 def test_a_lost_field_is_found_at_the_same_step(emulated):
     messages = []
     for device in (emulated, get_device("cpu", 1)):

@@ -148,6 +148,7 @@ def test_without_the_k_space_correction(shape, medium):
     assert growth(problem, 1.05 * limit) > 1 + 1e-6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "medium",
     [

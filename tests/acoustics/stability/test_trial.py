@@ -96,7 +96,7 @@ def uneven(pml=0, **more):
     [
         {},
         pytest.param({"alpha_coeff": 20.0, "alpha_power": 1.5}, marks=pytest.mark.slow),
-        {"alpha_coeff": 20.0, "absorption": "stokes"},
+        pytest.param({"alpha_coeff": 20.0, "absorption": "stokes"}, marks=pytest.mark.slow),
     ],
 )
 @pytest.mark.parametrize("pml", [0, 1])

@@ -23,6 +23,7 @@ def test_layers_of_a_sphere_have_their_volumes(spacing):
     np.testing.assert_allclose(head.affine @ (*centre, 1), (0, 0, 0, 1), atol=1e-12)
 
 
+@pytest.mark.slow
 def test_profile_through_the_skull_is_that_of_cells():
     head = synthetic_head("0.2 mm", semi_axes=(0.012, 0.012, 0.012), thickness=LAYERS, variation=0)
     nx, ny, nz = (n // 2 for n in head.values.shape)

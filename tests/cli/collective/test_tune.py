@@ -82,6 +82,7 @@ def test_predictions_for_some_of_the_gpus(command):
     assert "wrote" not in out
 
 
+@pytest.mark.slow
 def test_kernels_are_told_apart_by_their_protocol(command):
     words = (
         "collective",

@@ -59,6 +59,7 @@ def test_every_plan_of_the_registry_is_accepted(ranks):
             check_execution_plan(compile_plan(schedule, *variant))
 
 
+@pytest.mark.slow
 @settings(max_examples=100)
 @given(schedule=CASES, variant=st.sampled_from(VARIANTS))
 def test_every_plan_is_accepted(schedule, variant):

@@ -68,6 +68,7 @@ def subsets(ranks):
     return [frozenset(c) for k in range(1, ranks) for c in combinations(range(ranks), k)]
 
 
+@pytest.mark.slow
 @settings(max_examples=30)
 @given(fabrics(), st.booleans())
 def test_the_bottleneck_is_that_of_all_cuts(fabric, reverse):
@@ -180,6 +181,7 @@ def test_bounds_of_presets_do_not_depend_on_how_gpus_are_numbered(name):
             assert bound(collective, other, 2e9).transfer == pytest.approx(one.transfer, rel=1e-9)
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(fabrics(), st.sampled_from(sorted(ALGORITHMS)), st.data())
 def test_no_schedule_that_is_costed_beats_the_bound(fabric, name, data):

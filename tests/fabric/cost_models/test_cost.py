@@ -111,6 +111,7 @@ def test_auto_is_alpha_beta_on_electrical_and_photonic_on_light():
     assert light.seconds >= light.bound.seconds
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("algorithm", "collective", "model", "limit"),
     [

@@ -198,6 +198,7 @@ def bus(name, algorithm, nbytes, ranks=8):
 # Published: H100, NVLS 475 to 480 GB/s and ring 360 to 370 (NVIDIA/nccl-tests#212, #309; table 6 of
 # Azure/AI-benchmarking-guide, ND_H100_v5_results.md); NCCL takes NVLS from 2 MiB on (#309). B200, NVLS 830
 # (NVIDIA/nccl#1807).
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [

@@ -41,7 +41,14 @@ def near(value):
 
 
 @pytest.mark.parametrize(
-    ("ranks", "nbytes"), [(4, 64 * MIB), (8, 1.0), (16, 3 * MIB), (64, 0.1 * MIB), (256, MIB)]
+    ("ranks", "nbytes"),
+    [
+        (4, 64 * MIB),
+        pytest.param(8, 1.0, marks=pytest.mark.slow),
+        pytest.param(16, 3 * MIB, marks=pytest.mark.slow),
+        pytest.param(64, 0.1 * MIB, marks=pytest.mark.slow),
+        (256, MIB),
+    ],
 )
 def test_halving_and_doubling_take_what_the_paper_s_formula_says(ranks, nbytes):
     schedule = build("recursive", "all-reduce", ranks, ranks)

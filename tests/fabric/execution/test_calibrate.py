@@ -55,7 +55,14 @@ def test_alpha_and_bandwidth_are_recovered(name, slower, faster):
     assert facts["error"]["alpha-beta"]["worst"] < 0.01
 
 
-@pytest.mark.parametrize("collective", ["all-gather", "all-to-all", "broadcast"])
+@pytest.mark.parametrize(
+    "collective",
+    [
+        "all-gather",
+        pytest.param("all-to-all", marks=pytest.mark.slow),
+        pytest.param("broadcast", marks=pytest.mark.slow),
+    ],
+)
 def test_other_operations_have_the_algorithms_of_nccl(collective):
     start = load("switch:8")
     true = replace(start, alpha=3e-6)
@@ -125,6 +132,7 @@ def test_terms_of_copy_engines_are_dropped():
     assert fitted.alpha == pytest.approx(0.7e-6, rel=0.01)
 
 
+@pytest.mark.slow
 def test_outliers_hardly_count():
     tables = printed(load("switch:8"))
     rows = tables[0].rows

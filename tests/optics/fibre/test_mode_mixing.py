@@ -40,7 +40,10 @@ def test_inverse_of_two_spans(dtype, tolerance):
     np.testing.assert_allclose(mode, random_field(10, dtype=dtype)[6:8], atol=tolerance)
 
 
-@pytest.mark.parametrize("where", ["cpu", "emulated", pytest.param("cuda", marks=pytest.mark.gpu)])
+@pytest.mark.parametrize(
+    "where",
+    ["cpu", pytest.param("emulated", marks=pytest.mark.slow), pytest.param("cuda", marks=pytest.mark.gpu)],
+)
 @pytest.mark.parametrize(("dtype", "tolerance"), [(np.complex128, 1e-14), (np.complex64, 1e-6)])
 @pytest.mark.parametrize(
     ("groups", "n"),

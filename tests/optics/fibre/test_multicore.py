@@ -182,6 +182,7 @@ def test_dispersion_effective_areas_and_kerr_coupling():
     assert (fibre.labels, fibre.groups.tolist(), fibre.kappa_of) == (("SM1", "SM2"), [1, 2], "group")
 
 
+@pytest.mark.slow
 def test_cores_and_strong_coupling():
     single = fibre_from_profile(CORE, LAM)
     fibre = Multicore(ring(6, 30e-6), CORE, LAM)

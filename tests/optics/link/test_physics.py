@@ -309,6 +309,7 @@ def test_a_checkpoint_is_due_behind_every_span_but_the_last(link, monkeypatch):
     assert [element for element, behind in saved if behind] == [2, 4]  # fibre and amplifier in turn
 
 
+@pytest.mark.slow
 def test_a_checkpoint_serves_any_number_of_threads(link, tmp_path):
     """Threads change no bit: a resumed run is the one that was begun."""
     output = tmp_path / "out.h5"

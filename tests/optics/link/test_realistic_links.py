@@ -258,6 +258,7 @@ def channel_powers(result, run):
     return spectrum.sum(axis=0)[bins].sum(axis=1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gamma", [0.003e-3, pytest.param(0.0, marks=pytest.mark.slow)])
 def test_raman_scattering_against_the_triangular_closed_form(simulate, gamma):
     """Zirngibl 1998: P_i(L) = P_i(0) e^(−αL) · N e^(s P L_eff f_i) / Σ e^(s P L_eff f_j), within 0.1 dB.
@@ -352,6 +353,7 @@ def test_symmetric_steps_have_an_exact_inverse(device):
     assert returned(run, device, "blanes_moan", 4000.0) < 1e-11
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("of", ["band", pytest.param("channel", marks=pytest.mark.slow)])
 def test_back_propagation_in_a_run(simulate, of):
     """The band: all of the penalty is gone. A channel by itself: part of it."""

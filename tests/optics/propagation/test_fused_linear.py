@@ -75,6 +75,7 @@ def test_kernels(gpu, n, dtype):
     check(gpu, fused_plan(n, dtype), 6 if n < 2**20 else 2)
 
 
+@pytest.mark.slow
 def test_two_rows(gpu):
     for dtype in (DOUBLE, SINGLE):
         check(gpu, fused_plan(64, dtype), 2)
@@ -209,6 +210,7 @@ extern "C" __global__ void places(Complex *field, int *first, int *here) {
 """
 
 
+@pytest.mark.slow
 def test_threads_without_a_column_read_inside_the_field():
     """Two rows in tiles of eight columns, the last of them with two."""
     plan = small_plan(54, 8, 42, 3, DOUBLE)
@@ -229,6 +231,7 @@ extern "C" __global__ void turn(const double *x, double *s, double *c, int n) {
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("dtype", "allowed"), [(SINGLE, 4e-12), pytest.param(DOUBLE, 1e-15, marks=pytest.mark.slow)]
 )
@@ -243,6 +246,7 @@ def test_sine_and_cosine(dtype, allowed):
     assert abs(c - np.cos(angle)).max() < allowed
 
 
+@pytest.mark.slow
 def test_single_precision_neither_gains_nor_loses(gpu):
     """What every step does alike adds up: with plainly rounded constants an amplitude loses 8e-8 a time."""
     n, rows = 4096, 32

@@ -213,6 +213,7 @@ def test_rotate(case, kernels):
     case.check_field(A, case.a, case.a * np.exp(-1.3j * case.rows(rate)))
 
 
+@pytest.mark.slow
 def test_rotation_keeps_the_precision_of_small_phases(device, kernels):
     """Where 1 + iφ rounds to 1 in the real part, the imaginary part of a real field is φ itself."""
     case = Case(device, kernels, [1, 1], 1400, (0, 1400), np.complex64)

@@ -117,7 +117,9 @@ class Case:
 @pytest.mark.parametrize(
     "dtype", [np.complex128, pytest.param(np.complex64, marks=pytest.mark.slow)], ids=["double", "single"]
 )
-@pytest.mark.parametrize("sizes", RANKS)
+@pytest.mark.parametrize(
+    "sizes", [pytest.param(each, marks=[pytest.mark.slow] * (each in ("two", "dense"))) for each in RANKS]
+)
 @pytest.mark.parametrize("n", [pytest.param(16, marks=pytest.mark.slow), 100])
 def test_a_step_and_a_rotation(one_sided_ranks, sizes, n, dtype):
     """All operators one after another, three of them more than once: slots and counters go on."""

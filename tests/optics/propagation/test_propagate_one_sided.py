@@ -78,6 +78,7 @@ def test_the_answer_is_that_of_one_rank(transports, cpu, monkeypatch, integrator
     assert bool(sent) == arrays
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "n", [pytest.param(96, marks=pytest.mark.slow), 100]
 )  # whole tiles, and the last one is not

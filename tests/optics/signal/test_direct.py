@@ -46,7 +46,7 @@ def closed_form(levels, snr):
     [
         *(pytest.param("ook", osnr, marks=pytest.mark.slow) for osnr in (9.0,)),
         ("ook", 11.0),
-        ("pam4", 17.0),
+        pytest.param("pam4", 17.0, marks=pytest.mark.slow),
         pytest.param("pam4", 20.0, marks=pytest.mark.slow),
     ],
 )

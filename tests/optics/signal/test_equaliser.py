@@ -93,6 +93,7 @@ def test_six_modes_of_coupled_sections_cost_nothing_in_quality():
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("snr_db", [8.0, pytest.param(18.0, marks=pytest.mark.slow)])
 def test_mode_dependent_loss_against_its_singular_values(snr_db):
     """The best linear receiver has the ratio 1/[(1 + snr HᴴH)⁻¹]_kk − 1, H = U S V with delays outside.
@@ -131,6 +132,7 @@ def test_decisions_lessen_what_short_training_costs():
     assert short < trained
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("phase", ["auto", pytest.param("blind-search", marks=pytest.mark.slow)])
 def test_lasers_and_coupling_together(phase):
     """Taps and phase are estimated in turn: as good as one laser of that width without coupling."""
@@ -160,6 +162,7 @@ def test_channels_are_equalised_the_same_whatever_the_memory(monkeypatch):
     np.testing.assert_array_equal(result.points[1, 2], small.points[1, 2])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("phase", ["auto", pytest.param("blind-search", marks=pytest.mark.slow)])
 def test_devices_and_threads_agree(device, phase):
     """One thread, or a GPU, against all threads of the CPU: of lasers, equaliser, phase and rates."""

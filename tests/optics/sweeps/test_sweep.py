@@ -265,6 +265,7 @@ def test_warnings_that_differ_in_numbers_are_counted(run_file, capsys):
     assert lines[1].endswith("2 warnings more that differ in numbers: see warnings in link-sweep.h5")
 
 
+@pytest.mark.slow
 def test_what_is_there_is_not_replaced(run_file, tmp_path):
     (tmp_path / "link-sweep.h5").write_text("mine")
     with pytest.raises(InputError, match=r"link-sweep\.h5 exists"):

@@ -55,6 +55,7 @@ def test_parts_of_a_step_add_up(server):
             assert ms["step"] == pytest.approx(ms["compute"] + ms["pack"] + ms["exposed"])
 
 
+@pytest.mark.slow
 def test_four_or_all_messages_of_slabs_cross_between_sockets(server):
     slabs, blocks = server["placement"]
     # The poster counts 4 and 32: each of 16 messages sent, and received.

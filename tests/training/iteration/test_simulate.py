@@ -461,6 +461,7 @@ def test_free_communication_is_no_slower_than_one_microbatch_after_the_other(loa
     assert 0 <= iteration.bubble < 1
 
 
+@pytest.mark.slow
 @small
 @given(workloads())
 def test_equal_calls_are_costed_once(load):

@@ -197,7 +197,7 @@ def test_the_same_seed_gives_the_same():
     assert first.tried != other.tried
 
 
-@pytest.mark.parametrize("method", ["markov", "chain"])
+@pytest.mark.parametrize("method", ["markov", pytest.param("chain", marks=pytest.mark.slow)])
 def test_no_worse_than_its_starts(method):
     result = find(method=method, proposals=20)
     first_start = uniform(MODEL, 8, tensor=2, batch=32, bucket=1e6)

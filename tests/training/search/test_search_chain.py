@@ -84,6 +84,7 @@ SPLITS = st.lists(st.sampled_from(SPLIT), min_size=1, max_size=4)
 OPTIONS = st.builds(SerialOptions, st.sampled_from([1, 2]), st.booleans(), st.booleans())
 
 
+@pytest.mark.slow
 @given(SPLITS, st.sampled_from([2, 4, 6]), OPTIONS, st.sampled_from([1e-6, 1e-4]), st.sampled_from([0, 2]))
 @settings(max_examples=25)
 def test_without_a_limit_it_is_the_best_of_all(splits, gpus, options, latency, experts):

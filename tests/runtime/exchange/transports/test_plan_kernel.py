@@ -202,6 +202,7 @@ def test_bfloat16_at_its_ends():
     assert np.array_equal(got[small], exact[small])  # subnormal numbers add up exactly
 
 
+@pytest.mark.slow
 def test_float16_at_its_ends():
     ends = np.array(
         [0x0000, 0x8000, 0x0001, 0x03FF, 0x0400, 0x3C00, 0x3C01, 0x1000, 0x1400, 0x7BFF], np.uint16
