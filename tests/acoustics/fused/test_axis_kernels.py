@@ -390,6 +390,7 @@ def test_kappa_of_the_gradient(shape, fraction):
     check_operator(c, s1, z[:, None, None])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("shape", "fraction"), KAPPA)
 def test_kappa_of_the_divergence(shape, fraction):
     c, kernels, squares = along_z(shape, fraction)

@@ -28,7 +28,8 @@ from wavefabric.base.system.user_cache import cache_directory
 
 HEADER = Path(__file__).with_name("emulated_cuda.h")
 _PARTS = (HEADER, HEADER.with_name("emulated_cuda_math.h"), Path(__file__))
-_FLAGS = ("-std=c++17", "-O1", "-w", "-fPIC", "-fvisibility=hidden", "-fno-exceptions")
+# Most are launched once on small fields: to optimise them would take longer than it saves.
+_FLAGS = ("-std=c++17", "-O0", "-w", "-fPIC", "-fvisibility=hidden", "-fno-exceptions")
 _FLAGS += ("-fno-strict-aliasing", "-fno-threadsafe-statics")
 _BEGIN = "int emulated_source_begins;"
 _GUARD = 4096
