@@ -2,22 +2,30 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# What `make demo` needs, and what tests and linters need too.
+MADE := $(VENV)/.made
+# What `make demo` needs, what tests need too, and what linters need besides.
 CORE := $(VENV)/.core
 STAMP := $(VENV)/.installed
+LINT := $(VENV)/.lint
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt
 
 .PHONY: demo demo-bowl demo-link demo-schedule test test-slow test-peers lint docs papers clean
 
-$(CORE): pyproject.toml constraints.txt
+$(MADE):
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "wavefabric needs Python 3.11 or newer")'
 	$(PYTHON) -m venv $(VENV)
-	$(INSTALL) -e .
-	@rm -f $(VENV)/.core* $(VENV)/.installed*
 	@touch $@
 
-$(STAMP): $(CORE)
+$(CORE): pyproject.toml constraints.txt | $(MADE)
+	$(INSTALL) -e .
+	@touch $@
+
+$(STAMP): pyproject.toml constraints.txt | $(MADE)
 	$(INSTALL) -e '.[dev,mpi,schedules,chakra]'
+	@touch $(CORE) $@
+
+$(LINT): $(STAMP)
+	$(INSTALL) -e '.[lint]'
 	@touch $@
 
 # Three runs, a page about each, and an index of them.
@@ -42,7 +50,7 @@ test test-slow: export PYTHONDONTWRITEBYTECODE =
 test: $(STAMP)
 	$(BIN)/python -m pytest -n 2 --dist worksteal $(PACKAGE:%=tests/%)
 
-# What `make test` leaves out: commands over ranks, runs killed and started again, more types and sizes, figures of papers.
+# What `make test` leaves out: commands over ranks, runs killed and started again, most types and sizes, figures of papers.
 test-slow: $(STAMP)
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m 'slow and not gpu and not multigpu'
 
@@ -60,7 +68,7 @@ test-peers: $(KWAVE_EXAMPLES)
 $(PEERS)/k-wave-python/examples:
 	git clone --quiet --depth 1 --branch v$(KWAVE) https://github.com/waltsims/k-wave-python $(PEERS)/k-wave-python
 
-lint: $(STAMP)
+lint: $(LINT)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright

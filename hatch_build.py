@@ -47,7 +47,9 @@ class KernelBuildHook(BuildHookInterface):
             target = build.TARGETS[name]
             libraries, tag = build.build(_ROOT / "build" / name, target), f"py3-none-{target.tag}"
         else:
-            libraries = build.build()
+            # Installed a second time, with more extras: the name says sources and processor.
+            path = build.LIBRARIES / f"{build.native_name()}{build.suffix()}"
+            libraries = [path] if path.is_file() else build.build()
         build_data["pure_python"] = False
         build_data["tag"] = tag
         build_data["force_include"] |= {

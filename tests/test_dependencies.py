@@ -67,7 +67,9 @@ def project():
 def users(project):
     """Modules that a user may have: needed, and by extra."""
     extras = project["optional-dependencies"]
-    optional = [text for name, texts in extras.items() if name not in ("dev", "docs") for text in texts]
+    optional = [
+        text for name, texts in extras.items() if name not in ("dev", "docs", "lint") for text in texts
+    ]
     return modules(project["dependencies"]), modules(optional)
 
 

@@ -5,9 +5,16 @@ import pytest
 
 from wavefabric.acoustics.solver.split_density import SplitLayers, positions, runs_along
 
-DEVICES = ["cpu 1", "cpu 2", "emulated", pytest.param("cuda", marks=pytest.mark.gpu)]
+#: Threads change no bit, as tests of whole steps show.
+DEVICES = [
+    "cpu 1",
+    pytest.param("cpu 2", marks=pytest.mark.slow),
+    "emulated",
+    pytest.param("cuda", marks=pytest.mark.gpu),
+]
 #: (Nz, Ny, Nx): 1-D, 2-D, odd and even 3-D, rows longer than a block of threads.
-SHAPES = [(1, 1, 40), (1, 7, 9), (1, 6, 10), (5, 7, 9), (4, 6, 8), (2, 3, 301)]
+SHAPES = [(1, 1, 40), (1, 6, 10), (5, 7, 9)]
+SHAPES += [pytest.param(shape, marks=pytest.mark.slow) for shape in ((1, 7, 9), (4, 6, 8), (2, 3, 301))]
 TOLERANCE = {np.float64: 2e-15, np.float32: 1e-6}
 
 

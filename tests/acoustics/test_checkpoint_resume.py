@@ -135,7 +135,7 @@ def press():
 # --- Stop and go on ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("every", [4, 22])
+@pytest.mark.parametrize("every", [4, pytest.param(22, marks=pytest.mark.slow)])
 def test_stop_and_resume(leg, every):
     wanted, done = whole(leg), 0
     while done < STEPS:
@@ -148,6 +148,7 @@ def test_stop_and_resume(leg, every):
     check(leg, wanted)
 
 
+@pytest.mark.slow
 def test_plain_stages_stop_and_resume(leg, monkeypatch):
     made = choose_stages.make_stages
     monkeypatch.setattr(
@@ -208,6 +209,7 @@ def test_checkpoints_come_at_the_same_steps_after_a_resume(simple, monkeypatch):
     check(simple, wanted)
 
 
+@pytest.mark.slow
 def test_interval(simple, monkeypatch):
     saved = steps_saved(monkeypatch)
     simple.run(interval=0.0)
@@ -231,7 +233,7 @@ def test_seconds_add_up(simple):
 # --- Ctrl-C ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("step", [1, 11, STEPS - 1])
+@pytest.mark.parametrize("step", [1, pytest.param(11, marks=pytest.mark.slow), STEPS - 1])
 def test_ctrl_c_saves(leg, step, monkeypatch):
     wanted, take = whole(leg), Step.take
 

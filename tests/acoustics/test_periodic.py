@@ -189,7 +189,9 @@ def test_heat_is_moved():
 
 
 @pytest.mark.parallel(2)
-@pytest.mark.parametrize("options", [None, Decomposition("local", overlap=8)])
+@pytest.mark.parametrize(
+    "options", [None, pytest.param(Decomposition("local", overlap=8), marks=pytest.mark.slow)]
+)
 def test_ranks_agree_on_the_seam(comm, options):
     def field(move):
         source, more = Source(p0=move(1e5 * bump())), dict(EXACT, comm=comm, decomposition=options)

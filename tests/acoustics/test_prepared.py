@@ -79,8 +79,9 @@ def test_each_source_gives_the_bits_of_simulate(device, grid, more):
     assert same(prepared.simulate(source, sensor, steps=steps), results[0])
 
 
+@pytest.mark.slow
 @pytest.mark.parallel(2)
-@pytest.mark.parametrize("kind", ["global", "local"])
+@pytest.mark.parametrize("kind", ["global", pytest.param("local", marks=pytest.mark.slow)])
 def test_over_ranks(comm, kind):
     grid, how = GRIDS[1], {"comm": comm, "decomposition": Decomposition(kind, overlap=3)}
     medium = uneven(grid, **LOSSY)
@@ -165,6 +166,7 @@ def test_gradients_of_shots(device):
         linearize(*words[:4], "sound_speed", prepared=prepared)
 
 
+@pytest.mark.slow
 def test_kernels_of_a_gpu_find_the_sources_of_each_simulation():
     """Captured steps hold addresses: those of the sources before are gone."""
     grid, device = Grid((12, 10, 8), 1e-4, pml_size=2), CapturingDevice()
@@ -178,6 +180,7 @@ def test_kernels_of_a_gpu_find_the_sources_of_each_simulation():
     assert device.graphs == 8  # one for each simulation
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("states", [pytest.param(None, marks=pytest.mark.slow), 3])
 def test_gradients_one_after_another_on_a_gpu(states, monkeypatch):
     """Each has adjoint fields of its own, at other places in memory than those before.

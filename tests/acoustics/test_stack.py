@@ -106,11 +106,15 @@ KINDS = "p0", "pressure", "common", "dirichlet", "velocity", "one component", "t
 @pytest.mark.parametrize(
     ("kind", "medium"),
     [
-        *((kind, "lossy") for kind in KINDS),
-        ("p0", "few"),
+        ("pressure", "lossy"),
         *(
             pytest.param(*case, marks=pytest.mark.slow)
-            for case in (("velocity", "lossless"), ("pressure", "few"))
+            for case in (
+                *((kind, "lossy") for kind in KINDS if kind != "pressure"),
+                ("p0", "few"),
+                ("velocity", "lossless"),
+                ("pressure", "few"),
+            )
         ),
     ],
 )
@@ -124,17 +128,22 @@ def test_sources_of_each_kind(device, kind, medium):
 @pytest.mark.parametrize(
     "sensor",
     [
-        "none",
         "mask",
-        "elements",
-        *(pytest.param(s, marks=pytest.mark.slow) for s in ("boxes", "points", "tones")),
+        *(pytest.param(s, marks=pytest.mark.slow) for s in ("none", "elements", "boxes", "points", "tones")),
     ],
 )
 def test_each_kind_of_sensor(device, sensor):
     check(device, media("lossless"), [shot("p0", number) for number in range(SHOTS)], SENSORS[sensor])
 
 
-@pytest.mark.parametrize("more", [{"pml_inside": False}, {"pml_size": (3, 0)}], ids=["outside", "periodic"])
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "more",
+    [
+        pytest.param({"pml_inside": False}, id="outside", marks=pytest.mark.slow),
+        pytest.param({"pml_size": (3, 0)}, id="periodic"),
+    ],
+)
 def test_grids_with_other_layers(device, more):
     grid = Grid((20, 18), 1e-4, **{"pml_size": 3} | more)
     prepared = prepare(grid, WATER, device=device, steps=STEPS, precision="double")
@@ -158,6 +167,7 @@ def test_sources_of_several_kinds_keep_their_order(device):
     check(device, media("lossless"), [shot(kind, number % 3) for number, kind in enumerate(kinds)], None)
 
 
+@pytest.mark.slow
 def test_stacks_of_different_sizes(device):
     """The second time there are fewer sources than in the stack before."""
     prepared = prepare(GRID, media("lossless"), device=device, steps=STEPS, precision="double")

@@ -83,7 +83,7 @@ def test_cuts_in_one_two_and_three_dimensions():
     }
 
 
-@pytest.mark.parametrize("small", [False, True])
+@pytest.mark.parametrize("small", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_sizes_can_be_divided_among_the_ranks(small, tmp_path):
     from benchmarks.ultrasound_breakdown import parse_blocks
     from wavefabric.acoustics.decomposition.decompose import Decomposition, decompose

@@ -112,6 +112,7 @@ def wait_until(condition):
         time.sleep(0.01)
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_the_part_with_all_its_processes(make_runner, writes, tmp_path, monkeypatch):
     monkeypatch.setattr(runner, "ENDING", [(signal.SIGINT, 0.1), (signal.SIGTERM, 0.1)])
     mark, work = tmp_path / "started", make_runner()
@@ -155,6 +156,7 @@ run_command([*{work.program!r}, "sleep", "60"], Path("log"), Path("log"), 60)
     assert (work.folder / "a-1" / "out.json").read_text() == "1"
 
 
+@pytest.mark.slow
 def test_results_of_another_run_are_never_beside_a_record(make_runner, writes, monkeypatch):
     run(make_runner(), writes("a-1", "1"))
 
@@ -169,7 +171,16 @@ def test_results_of_another_run_are_never_beside_a_record(make_runner, writes, m
     assert run(make_runner(), writes("a-1", "2")) == ["done"]
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"name": 1}', "\x00"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        pytest.param("[]", marks=pytest.mark.slow),
+        pytest.param("{}", marks=pytest.mark.slow),
+        pytest.param('{"name": 1}', marks=pytest.mark.slow),
+        pytest.param("\x00", marks=pytest.mark.slow),
+    ],
+)
 def test_a_damaged_record_is_none(make_runner, writes, text):
     run(make_runner(), writes("a-1"))
     (make_runner().folder / "a-1.json").write_text(text)

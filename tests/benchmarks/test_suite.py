@@ -74,6 +74,7 @@ def test_one_part_and_its_report(command):
     assert command("-o", "out", "--report-only")[:2] == (0, "wrote out/report.md\n")
 
 
+@pytest.mark.slow
 def test_a_failed_part_is_said_in_the_exit_code(command, machine):
     code, out, _ = command(
         "--small", "--ranks", "1", "--only", "*step*", "--time-limit", "0.3 s", "-o", "out"
@@ -165,6 +166,7 @@ def test_everything(results):
         assert (result.root / f"{name}.png").stat().st_size > 8000
 
 
+@pytest.mark.slow
 def test_goals_beside_what_was_measured(results):
     text = text_of(results(as_the_paper, ["fibre-2", "fibre-8", "ultrasound-1d-8", "all-reduce-ring-8"]))
     rows = [[cell.strip() for cell in row.split("|")] for row in section(text, "Goals").splitlines()[3:]]
@@ -181,6 +183,7 @@ def test_small_sizes_have_no_goals(results):
     assert "**Small sizes**" in section(text_of(results(names=["cuts-2"], small=True)), "Goals")
 
 
+@pytest.mark.slow
 def test_results_of_another_form_cost_their_section_alone(results):
     def change(name, result):
         if name.startswith("cuts"):

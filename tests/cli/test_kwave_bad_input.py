@@ -396,6 +396,7 @@ def test_sensor_is_needed(command, damaged, tmp_path):
     assert_refused(answer, ["'sensor_mask_index'", "missing", "u_rms"], tmp_path)
 
 
+@pytest.mark.slow
 def test_unstable_time_step_of_run(command, damaged, tmp_path):
     damaged(D2, all_of(put("c_ref", 1000.0), put("dt", 1e-6)))
     assert_refused(command("run", "in.h5"), ["dt", "not stable"], tmp_path)

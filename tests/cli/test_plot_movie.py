@@ -1,6 +1,7 @@
 """`wavefabric plot --movie`."""
 
 import numpy as np
+import pytest
 from PIL import Image
 
 from wavefabric.acoustics import Grid, Medium, Sensor, Source, simulate
@@ -29,6 +30,7 @@ def test_the_command(command, tmp_path):
         assert line in err
 
 
+@pytest.mark.slow
 def test_the_light_of_a_run_along_its_fibre(command, tmp_path, run_text):
     text = (
         run_text.replace("80 km", "4 km").replace("channels = 3", "channels = 1").replace("\nspacing", "\n#")

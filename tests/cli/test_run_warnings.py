@@ -53,6 +53,7 @@ def test_a_step_below_resonance_is_shown_and_not_warned_of(command, run_text, tm
     assert "solver/warnings" not in read_result(tmp_path / "a.h5")
 
 
+@pytest.mark.slow
 def test_steps_that_grow_above_resonance_are_said_after_the_run(command, run_text, tmp_path):
     text = settle(run_text, launch_power='"-30 dBm"').replace('step = "1 km"', 'max_phase = "0.1 rad"')
     (tmp_path / "a.toml").write_text(text)
@@ -61,7 +62,14 @@ def test_steps_that_grow_above_resonance_are_said_after_the_run(command, run_tex
     assert "warning: solver: the last step of 80 km is above the resonance limit" in err
 
 
-@pytest.mark.parametrize("step", ['step = "80 km"', 'max_phase = "0.1 rad"', 'step = "auto"'])
+@pytest.mark.parametrize(
+    "step",
+    [
+        'step = "80 km"',
+        pytest.param('max_phase = "0.1 rad"', marks=pytest.mark.slow),
+        pytest.param('step = "auto"', marks=pytest.mark.slow),
+    ],
+)
 def test_without_kerr_effect_no_four_wave_mixing_is_warned_of(command, run_text, tmp_path, step):
     text = settle(run_text, groups="1").replace('step = "1 km"', step)
     (tmp_path / "a.toml").write_text(text.replace("[fibre]", '[fibre]\nn2 = "0 m^2/W"'))

@@ -45,6 +45,7 @@ def test_table_figures_and_the_best_point(command, quick, tmp_path):
     assert f"best of 6 points: {words} with {q[best]:.2f} dB" in said
 
 
+@pytest.mark.slow
 def test_json_is_for_programs(command, quick, tmp_path):
     code, said, err = command("sweep", "run.toml", "--set", "link.spans=1,2", "--json", "-o", "o.h5")
     assert (code, err) == (0, "")

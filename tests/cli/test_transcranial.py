@@ -81,6 +81,7 @@ def test_a_ct_says_where_and_what_it_is(command, tmp_path):
     assert "bone and water are not compared" in said
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("always")
 def test_arrays_of_other_units(command, tmp_path):
     save_head(tmp_path)

@@ -51,6 +51,7 @@ def operations(draw):
     return schedule_of(rows)
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(schedule=operations())
 def test_rounds_are_judged_as_by_the_definition(schedule):

@@ -70,6 +70,7 @@ def test_round_trip(tuning):
     assert tuning_from_json(tuning_to_json(tuning)) == tuning
 
 
+@pytest.mark.slow
 @settings(max_examples=100)
 @given(tuning=tunings(), nbytes=st.integers(0, 1 << 41))
 def test_the_nearest_size_counts(tuning, nbytes):

@@ -121,6 +121,7 @@ def test_any_transfers_are_judged_as_by_the_definition(schedule):
     assert accepted(schedule) == plain_verdict(schedule)
 
 
+@pytest.mark.slow
 def test_a_ring_of_256_ranks():
     schedule = ring_all_reduce(256, 1 << 20)
     verify(schedule)

@@ -43,7 +43,14 @@ def check(fastest, collective):
     assert fastest.cost.seconds >= fastest.cost.bound.seconds * (1 - 1e-9)
 
 
-@pytest.mark.parametrize("collective", ["all-gather", "reduce-scatter", "all-reduce", "broadcast"])
+@pytest.mark.parametrize(
+    "collective",
+    [
+        "all-gather",
+        "broadcast",
+        *(pytest.param(each, marks=pytest.mark.slow) for each in ("reduce-scatter", "all-reduce")),
+    ],
+)
 def test_pairs_without_a_route_are_no_obstacle(collective):
     said = []
     fastest = fastest_schedule(collective, planes(), 64 * 2.0**20, progress=said.append)
@@ -58,8 +65,7 @@ def test_pairs_without_a_route_are_no_obstacle(collective):
     "name",
     [
         "torus:2x3",
-        "ring:7",
-        *(pytest.param(name, marks=pytest.mark.slow) for name in ("torus:4x4", "hypercube:4")),
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("ring:7", "torus:4x4", "hypercube:4")),
     ],
 )
 @pytest.mark.parametrize("collective", ["all-gather", "reduce-scatter", "all-reduce"])
@@ -102,7 +108,10 @@ def test_not_slower_than_published_schedules(name, nbytes, published_ms):
     assert fastest.cost.seconds * 1e3 <= published_ms * (1 + 1e-6)
 
 
-@pytest.mark.parametrize("order", [(5, 2, 7, 0, 3, 6, 1, 4), (7, 6, 5, 4, 3, 2, 1, 0)])
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "order", [(5, 2, 7, 0, 3, 6, 1, 4), pytest.param((7, 6, 5, 4, 3, 2, 1, 0), marks=pytest.mark.slow)]
+)
 def test_renumbered_gpus_take_as_long(order):
     first, other = (
         fastest_schedule("all-gather", fabric, 64 * 2.0**20).cost
@@ -122,7 +131,7 @@ def test_direct_links_are_used_side_by_side():
     assert min(steps) > 10e-3
 
 
-@pytest.mark.parametrize("collective", ["all-gather", "broadcast"])
+@pytest.mark.parametrize("collective", ["all-gather", pytest.param("broadcast", marks=pytest.mark.slow)])
 def test_four_planes_are_as_fast_as_one_switch(collective):
     def switched(count):
         names = [f"plane{plane}" for plane in range(count)]
@@ -154,6 +163,7 @@ def test_a_dgx1_takes_what_sccl_found(collective, halves, words):
     assert fastest.cost.seconds == pytest.approx(halves * (3 * 0.7e-6 + 7 * GIB / 48 / 25e9), rel=1e-9)
 
 
+@pytest.mark.slow
 def test_small_arrays_on_two_dgx2_take_three_hops():
     fastest = fastest_schedule("all-gather", load(DATA / "dgx2x2.toml"), 16e3)
     check(fastest, "all-gather")
@@ -162,6 +172,7 @@ def test_small_arrays_on_two_dgx2_take_three_hops():
     assert fastest.cost.seconds < 6.4e-6
 
 
+@pytest.mark.slow
 def test_small_arrays_take_few_rounds():
     fastest = fastest_schedule("all-gather", load("dgx-1"), 8192.0)
     check(fastest, "all-gather")
@@ -218,8 +229,8 @@ def test_an_all_to_all_of_unequal_sizes_passes_through_other_gpus():
     ("name", "nbytes", "published_us"),
     [  # TE-CCL, in its provided outputs
         ("ndv2x2-15", 937.5e3, 290.0),
-        ("ndv2x2-15", 937.5e6, 283750.0),
-        ("dgx2x2", 1e6, 84.25),
+        pytest.param("ndv2x2-15", 937.5e6, 283750.0, marks=pytest.mark.slow),
+        pytest.param("dgx2x2", 1e6, 84.25, marks=pytest.mark.slow),
         pytest.param("dgx2x2", 1e9, 80500.0, marks=pytest.mark.slow),
     ],
 )
@@ -231,6 +242,7 @@ def test_all_to_alls_of_published_machines(name, nbytes, published_us):
     assert fastest.cost.seconds * 1e6 < published_us * (1 if nbytes > 1e8 else 1.12)
 
 
+@pytest.mark.slow
 def test_messages_avoid_the_slow_links_of_a_dgx_1():
     """Half of the pairs have no NVLink; over other GPUs an all-to-all is four times as fast as `direct`."""
     fastest = fastest_schedule("all-to-all", load("dgx-1"), GIB)
@@ -269,6 +281,7 @@ def test_what_has_no_trees():
     assert "allowed: chunks from one rank to all others" in fastest.attempts[-1].why
 
 
+@pytest.mark.slow
 def test_small_arrays_of_two_ndv2_take_as_long_as_te_ccl_says():
     """TE-CCL (arXiv:2305.13479): 4.44 µs for 16 KiB, where transfers wait for their data alone."""
     fastest = fastest_schedule("all-gather", load(DATA / "ndv2x2.toml"), 2.0**14, model="flow")
@@ -289,6 +302,7 @@ def test_an_all_to_all_of_unequal_sizes_meets_the_bound_of_the_busiest_gpu():
     assert fastest.cost.seconds == pytest.approx(load("switch:16").alpha + busiest * GIB / rate)
 
 
+@pytest.mark.slow
 def test_unequal_sizes_pass_through_rails_where_the_spine_is_narrow():
     sizes = 60 * np.random.default_rng(4).integers(1, 9, (32, 32))
     network = '{ bandwidth = "50 GB/s", oversubscription = 4 }'

@@ -61,6 +61,7 @@ def test_an_order_is_found_where_the_given_one_has_no_way(wiring):
         best_order(build("direct", "all-gather", len(gpus), len(gpus)), machine, MIB)
 
 
+@pytest.mark.slow
 def test_all_orders_are_tried_where_there_are_few():
     position = load("mesh:1x5")
     schedule = point_to_point("few", 5, [(0, 4, 3), (4, 2, 2), (1, 3, 1), (3, 0, 2)])
@@ -91,6 +92,7 @@ def machines():
     return st.tuples(st.integers(3, 6), st.lists(chord, max_size=6)).map(build_one)
 
 
+@pytest.mark.slow
 @given(machines(), st.sampled_from(["ring", "direct", "pairwise"]), st.sampled_from(["alpha-beta", "flow"]))
 @settings(max_examples=25)
 def test_never_worse_than_as_they_are(position, algorithm, model):

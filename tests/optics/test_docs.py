@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from wavefabric.base.results import read_result
 from wavefabric.optics import sweep
@@ -33,6 +34,7 @@ def test_one_mode_by_d_and_slope():
     np.testing.assert_allclose(names["any_order"].beta[0, 3:], [-4e-55, 1e-69])
 
 
+@pytest.mark.slow
 def test_fields_along_a_fibre(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names = {}

@@ -108,6 +108,7 @@ CHOICES = st.none() | st.sampled_from(COMBINATIONS) | st.builds(WIDE._replace, c
 ROWS = st.dictionaries(st.integers(1, 1 << 40), CHOICES, min_size=1, max_size=9)
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(drawn=st.fixed_dictionaries(dict.fromkeys(("all-reduce", "broadcast"), ROWS)), data=st.data())
 def test_the_nearest_size_counts(library, drawn, data):

@@ -63,10 +63,10 @@ def test_it_is_how_fast_a_tone_travels(power, coefficient, wanted):
     ("power", "coefficient", "kind", "attenuation"),
     [
         (1.05, 8.0, {}, 5.0),
-        (0.95, 8.0, {}, 17.34),
+        pytest.param(0.95, 8.0, {}, 17.34, marks=pytest.mark.slow),
         (1.5, 30.0, {}, 23.9),
-        (2.5, 3.0, {}, 3.132),
-        (1.05, 20.0, {"dispersion": False}, 20.0),
+        pytest.param(2.5, 3.0, {}, 3.132, marks=pytest.mark.slow),
+        pytest.param(1.05, 20.0, {"dispersion": False}, 20.0, marks=pytest.mark.slow),
         (2.0, 30.0, {"absorption": "stokes"}, 29.49),
     ],
 )

@@ -76,6 +76,7 @@ def test_usable_grids():
         assert not usable(*shape, np.float64)
 
 
+@pytest.mark.slow
 @given(st.integers(2, 5000), st.sampled_from([8, 16]))
 def test_points_of_a_convolution(n, most):
     """At least twice as many less one, or a circle of fewer points would add what lies beyond its ends."""
@@ -372,13 +373,14 @@ def check_operator(c, spectrum, factor):
 #: two spectra stay in registers, and so many that they are read twice.
 KAPPA = [
     ((10, 9, 12), 0.35),
-    ((10, 9, 12), 1.6),
-    ((4, 2, 600), 0.9),
+    pytest.param((10, 9, 12), 1.6, marks=pytest.mark.slow),
+    pytest.param((4, 2, 600), 0.9, marks=pytest.mark.slow),
     pytest.param((4, 2, 600), 1.6, marks=pytest.mark.slow),
     pytest.param((18, 5, 35), 0.999, marks=pytest.mark.slow),
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("shape", "fraction"), KAPPA)
 def test_kappa_of_the_gradient(shape, fraction):
     c, kernels, squares = along_z(shape, fraction)
@@ -388,6 +390,7 @@ def test_kappa_of_the_gradient(shape, fraction):
     check_operator(c, s1, z[:, None, None])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("shape", "fraction"), KAPPA)
 def test_kappa_of_the_divergence(shape, fraction):
     c, kernels, squares = along_z(shape, fraction)

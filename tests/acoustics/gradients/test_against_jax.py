@@ -44,7 +44,12 @@ def test_objective(name):
 
 
 @pytest.mark.parametrize(
-    ("name", "key"), [(name, key) for name, case in cases().items() for key in case.values]
+    ("name", "key"),
+    [
+        pytest.param(name, key, marks=[pytest.mark.slow] * ((number + position) % 3 > 0))
+        for number, (name, case) in enumerate(cases().items())
+        for position, key in enumerate(case.values)
+    ],
 )
 def test_differences(name, key):
     """Along a direction that changes every entry."""

@@ -16,7 +16,17 @@ from wavefabric.acoustics.simulation import solve
 from wavefabric.runtime.exchange import solo
 
 pytestmark = pytest.mark.filterwarnings(r"ignore:(source|sensor|medium)\.")
-two, grids = pytest.mark.parallel(2), pytest.mark.parametrize("dimensions", GRIDS)
+two = pytest.mark.parallel(2)
+grids = pytest.mark.parametrize(
+    "dimensions", [pytest.param(each, marks=[pytest.mark.slow] * (each != "3-D")) for each in GRIDS]
+)
+
+
+def sources(usual):
+    cases = [pytest.param(each, marks=[pytest.mark.slow] * (each not in usual)) for each in SOURCES]
+    return pytest.mark.parametrize("source", cases)
+
+
 PENCILS = pytest.param("3-D", True, marks=pytest.mark.parallel([2, 4]))
 LOCAL = Decomposition("local", overlap=2)
 
@@ -35,9 +45,10 @@ def results(comm, case, **values):
 
 @two
 @pytest.mark.parametrize(
-    ("dimensions", "pencils"), [pytest.param("2-D", False, marks=pytest.mark.slow), ("3-D", False), PENCILS]
+    ("dimensions", "pencils"),
+    [*(pytest.param(each, False, marks=pytest.mark.slow) for each in ("2-D", "3-D")), PENCILS],
 )
-@pytest.mark.parametrize("source", SOURCES)
+@sources(SOURCES[::2])
 def test_global_decompositions(comm, dimensions, source, pencils):
     case = made(dimensions, "nonlinear power law", source)
     how = Decomposition(grid=(1, 2, comm.size // 2) if pencils else None)
@@ -48,7 +59,7 @@ def test_global_decompositions(comm, dimensions, source, pencils):
 
 @two
 @grids
-@pytest.mark.parametrize("source", SOURCES)
+@sources(SOURCES[1::2])
 def test_sources_of_a_local_decomposition(comm, dimensions, source):
     case, other = (made(dimensions, "power law", source, seed) for seed in (0, 50))
     gradient = everywhere(comm, other, sources_of(case), function=weighted, decomposition=LOCAL)

@@ -98,7 +98,7 @@ def check(prepared, sources, heard, objective, wrt, **more):
     ("device", "kind", "lossy"),
     [
         ("emulated", "p0", True),
-        ("emulated", "velocity", False),
+        pytest.param("emulated", "velocity", False, marks=pytest.mark.slow),
         *(pytest.param("emulated", *case, marks=pytest.mark.slow) for case in CASES[1:-1]),
         *(pytest.param("capturing", kind, True, marks=pytest.mark.slow) for kind in ("p0", "velocity")),
         *(pytest.param("cuda", *case, marks=pytest.mark.gpu) for case in CASES),
@@ -113,6 +113,7 @@ def test_every_parameter(device, kind, lossy):
     assert "one of 2 sources that were simulated together" in together[0].results.report.notes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("device", ["emulated", pytest.param("cuda", marks=pytest.mark.gpu)])
 def test_amplitudes(device):
     """Also where the objective of one source uses fewer results than that of another."""
@@ -127,6 +128,7 @@ def test_amplitudes(device):
     check(prepared, [shot("pressure", number) for number in range(2)], heard, loud, "sound_speed")
 
 
+@pytest.mark.slow
 def test_several_kinds_and_states_that_do_not_fit():
     prepared = prepare(GRID, medium(False), device=EmulatedDevice(), precision="double", steps=STEPS)
     sources = [shot(kind, 0) for kind in ("p0", "pressure", "p0", "velocity")]

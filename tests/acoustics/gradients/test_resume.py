@@ -31,8 +31,11 @@ def bits(gradient):
 
 
 @pytest.mark.parametrize("dimensions", GRIDS)
-@pytest.mark.parametrize("states", [1, 2, 3, 7, 10**6])
-@pytest.mark.parametrize("fits", [(99, 0, 0), (1, 0, 3), (0, 2, 9), (0, 0, 0)])
+@pytest.mark.parametrize("states", [1, 7, *(pytest.param(n, marks=pytest.mark.slow) for n in (2, 3, 10**6))])
+@pytest.mark.parametrize(
+    "fits",
+    [(1, 0, 3), *(pytest.param(f, marks=pytest.mark.slow) for f in ((99, 0, 0), (0, 2, 9), (0, 0, 0)))],
+)
 def test_any_states_give_the_same_bits(dimensions, states, fits, tmp_path, monkeypatch):
     wanted = bits(of(dimensions))
     monkeypatch.setattr(reversal, "_capacities", lambda *_: fits)
@@ -70,7 +73,14 @@ def interrupted(dimensions, back, at, **options):
 
 
 @pytest.mark.parametrize("dimensions", GRIDS)
-@pytest.mark.parametrize(("states", "stops"), [(1, (1, 10, 30, 12)), (4, (5, 14)), (None, (1, 12))])
+@pytest.mark.parametrize(
+    ("states", "stops"),
+    [
+        pytest.param(1, (1, 10, 30, 12), marks=pytest.mark.slow),
+        (4, (5, 14)),
+        pytest.param(None, (1, 12), marks=pytest.mark.slow),
+    ],
+)
 def test_interrupted_and_resumed(dimensions, states, stops, tmp_path, monkeypatch):
     """In the forward run, in the steps back, and in steps that are taken again."""
     monkeypatch.setattr(gradient_run, "_STATUS_STEPS", 1)

@@ -34,6 +34,12 @@ grids = pytest.mark.parametrize("dimensions", ["2-D", pytest.param("3-D", marks=
 sources = pytest.mark.parametrize("source", SOURCES)
 
 
+def some(media, *usual):
+    """The others combine what these have."""
+    cases = [pytest.param(name, marks=[pytest.mark.slow] * (name not in usual)) for name in media]
+    return pytest.mark.parametrize("medium", cases)
+
+
 @cache
 def made(dimensions, medium, source, seed=0):
     """A case whose signals, and initial pressure, depend on a seed."""
@@ -72,7 +78,7 @@ def weighted(results):
 
 @grids
 @sources
-@pytest.mark.parametrize("medium", LINEAR)
+@some(LINEAR, "power law", "Stokes")
 def test_sources_of_a_linear_medium(dimensions, medium, source):
     """⟨A x, y⟩ = ⟨x, Aᵀ y⟩, where Aᵀ y is of a run with other sources."""
     case, other = (made(dimensions, medium, source, seed) for seed in (0, 50))
@@ -98,7 +104,7 @@ class ComplexSolver(PlainSolver):
 
 @grids
 @sources
-@pytest.mark.parametrize("medium", MEDIA)
+@some(MEDIA, "no dispersion", "nonlinear Stokes", "nonlinear power law")
 def test_all_parameters_by_a_complex_step(dimensions, medium, source, monkeypatch):
     """⟨J x, y⟩ = ⟨x, Jᵀ y⟩: J x is Im f(a + i h x)/h of the plain solver, without truncation."""
     case = made(dimensions, medium, source)

@@ -306,6 +306,7 @@ def problems(draw):
     return problem, Cuboids(ends.min(0), ends.max(0))
 
 
+@pytest.mark.slow
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(problems())
 def test_what_is_written_is_read(tmp_path, case):

@@ -133,7 +133,7 @@ def test_they_return_what_k_waves_program_writes(options, name, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("pml_inside", [True, False])
+@pytest.mark.parametrize("pml_inside", [True, pytest.param(False, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("apodization", ["Hanning", np.array([0.0, 0.25, 1.0, 0.5])], ids=["name", "numbers"])
 def test_a_transducer_keeps_its_transmit_apodization(options, apodization, pml_inside):
     """Compared with four velocity sources, one for each element, times their weights."""
@@ -269,12 +269,12 @@ def test_an_unscaled_signal_is_what_is_added():
     ("told", "sizes"),
     [
         ({"pml_size": 5}, (5, 5)),
-        ({"pml_size": [5, 6]}, (5, 6)),
+        pytest.param({"pml_size": [5, 6]}, (5, 6), marks=pytest.mark.slow),
         ({"pml_size": np.array([7])}, (7, 7)),
-        ({"pml_size": None}, (20, 20)),
-        ({"pml_size": None, "pml_x_size": 6, "pml_y_size": 3}, (6, 3)),
+        pytest.param({"pml_size": None}, (20, 20), marks=pytest.mark.slow),
+        pytest.param({"pml_size": None, "pml_x_size": 6, "pml_y_size": 3}, (6, 3), marks=pytest.mark.slow),
         ({"pml_size": None, "pml_y_size": 3}, (20, 3)),
-        ({"pml_auto": True}, (20, 22)),  # 64 points
+        pytest.param({"pml_auto": True}, (20, 22), marks=pytest.mark.slow),  # 64 points
         ({"pml_auto": True, "pml_search_range": [1, 5]}, (4, 2)),  # 32, 24
     ],
 )
@@ -503,9 +503,9 @@ def test_options_that_cannot_be_computed_are_refused(options, told, line, tmp_pa
     ("told", "name"),
     [
         ({"stream_to_disk": "x.h5"}, "stream_to_disk"),
-        ({"create_log": True}, "create_log"),
+        pytest.param({"create_log": True}, "create_log", marks=pytest.mark.slow),
         ({"data_recast": True}, "data_recast"),
-        ({"multi_axial_PML_ratio": 0.2}, "multi_axial_PML_ratio"),
+        pytest.param({"multi_axial_PML_ratio": 0.2}, "multi_axial_PML_ratio", marks=pytest.mark.slow),
         ({"hdf_compression_level": 5}, "hdf_compression_level"),
     ],
 )
@@ -521,12 +521,12 @@ def test_options_without_effect_are_named_once(options, told, name):
     ("told", "name"),
     [
         ({"thread_binding": True}, "thread_binding"),
-        ({"system_call": "date"}, "system_call"),
+        pytest.param({"system_call": "date"}, "system_call", marks=pytest.mark.slow),
         ({"_binary_path": "x"}, "binary_path"),
-        ({"_binary_dir": "x"}, "binary_dir"),
-        ({"_binary_name": "x"}, "binary_name"),
+        pytest.param({"_binary_dir": "x"}, "binary_dir", marks=pytest.mark.slow),
+        pytest.param({"_binary_name": "x"}, "binary_name", marks=pytest.mark.slow),
         ({"kwave_function_name": "x"}, "kwave_function_name"),
-        ({"auto_chunking": False}, "auto_chunking"),
+        pytest.param({"auto_chunking": False}, "auto_chunking", marks=pytest.mark.slow),
         ({"checkpoint_interval": 5}, "checkpoint_interval"),
     ],
 )

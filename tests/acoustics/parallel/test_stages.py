@@ -69,6 +69,23 @@ CASES = {
     ),
 }  # fmt: skip
 
+#: One of each medium, source and grid; others combine these.
+USUAL = (
+    "axisymmetric Stokes",
+    "power law 2-D",
+    "everything",
+    "additive sources",
+    "dirichlet sources 2-D",
+    "rank-one sources",
+    "sources in a corner",
+    "transducer and velocity",
+)
+
+
+def on_two(names):
+    cases = [pytest.param(name, marks=[pytest.mark.slow] * (name not in USUAL)) for name in names]
+    return pytest.mark.parametrize("name", cases)
+
 
 def made_problem(name):
     shape, more = CASES[name]
@@ -111,7 +128,7 @@ def check_global(comm, name, grid):
 
 
 @pytest.mark.parallel(2)
-@pytest.mark.parametrize("name", CASES)
+@on_two(CASES)
 def test_global_is_one_rank(comm, name):
     """Every medium and source, in slabs along y and along z."""
     check_global(comm, name, (1, 2, 1))
@@ -313,7 +330,7 @@ def check_local(comm, name):
 
 
 @pytest.mark.parallel(2)
-@pytest.mark.parametrize("name", [name for name in CASES if CASES[name][0] != RING])
+@on_two([name for name in CASES if CASES[name][0] != RING])
 def test_local_comes_close(comm, name):
     """Every medium and source against one rank: what each overlap's exchange is worth."""
     check_local(comm, name)
@@ -376,7 +393,15 @@ def test_a_repeated_run_gives_the_same_bits(comm, options):
 
 @pytest.mark.parallel(2)
 @pytest.mark.parametrize("options", [Decomposition("global"), Decomposition("local", overlap=6)])
-@pytest.mark.parametrize("name", ["lossless", "everything", "additive sources", "power law 2-D"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "lossless",
+        pytest.param("everything", marks=pytest.mark.slow),
+        pytest.param("additive sources", marks=pytest.mark.slow),
+        "power law 2-D",
+    ],
+)
 def test_needed_bytes_of_ranks(comm, monkeypatch, name, options):
     """Within 15 % of what the rank with most allocates."""
     if comm.device.name != "cpu":

@@ -91,6 +91,7 @@ def test_a_damaged_position_is_one_line(tmp_path):
         Movie(recorded, "p")
 
 
+@pytest.mark.slow
 def test_a_gif_has_a_frame_a_step(tmp_path):
     files(tmp_path, (12, 10, 9), ((1, 2, 4), (9, 7, 4)))
     with open_recorded(tmp_path / "ours.h5") as recorded:
@@ -104,7 +105,7 @@ def test_a_gif_has_a_frame_a_step(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in.h5", "ours.h5", "p.gif", "theirs.h5"]
 
 
-@pytest.mark.parametrize("works", [True, False])
+@pytest.mark.parametrize("works", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_an_mp4_by_ffmpeg(tmp_path, monkeypatch, works):
     """A fake one, which writes the frames as they come, or fails."""
     folder = tmp_path / "bin"

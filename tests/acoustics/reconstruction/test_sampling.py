@@ -60,6 +60,7 @@ def test_a_pulse_is_the_same_between_samples():
         np.testing.assert_allclose(result, pulse(np.arange(result.size) / 6), atol=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("iterations", [1, 2])
 def test_coarse_samples_lose_nothing_of_the_image(iterations):
     """Every 140 ns, a CFL number of 2.1, whose band holds all of the pulse but 10⁻³."""
@@ -75,6 +76,7 @@ def test_coarse_samples_lose_nothing_of_the_image(iterations):
     assert errors[1] < errors[0] + 0.01
 
 
+@pytest.mark.slow
 def test_coarse_samples_of_an_uneven_medium():
     """The time step of the data would not be stable."""
     layer = X > 8e-4
@@ -116,7 +118,12 @@ def sensors():
 
 
 @pytest.mark.parametrize(
-    ("kind", "once", "often"), [("points", 0.09, 0.005), ("elements", 0.07, 0.03), ("mask", 0.03, 1e-3)]
+    ("kind", "once", "often"),
+    [
+        ("points", 0.09, 0.005),
+        pytest.param("elements", 0.07, 0.03, marks=pytest.mark.slow),
+        pytest.param("mask", 0.03, 1e-3, marks=pytest.mark.slow),
+    ],
 )
 def test_sensors_of_every_kind_give_an_image(kind, once, often):
     """Errors of one pass and of three; points are moved to the grid's, elements have gaps."""
@@ -159,6 +166,7 @@ def test_open_arrays_enclose_nothing_and_leave_the_image_free():
         assert Imposed.of(Sensor.points(positions), GRID).enclosed.all()
 
 
+@pytest.mark.slow
 def test_points_in_three_dimensions_and_in_one():
     grid = Grid((20, 20, 20), 1e-4, pml_size=6, pml_inside=False)
     n = np.arange(500) + 0.5

@@ -95,6 +95,7 @@ class TestLine:
         assert errors[1] < 2e-6
 
 
+@pytest.mark.slow
 def test_a_ring_converges(ring, options):
     grid, mask, p0, series = ring
     made = [time_reversal(grid, WATER, mask, series, DT, iterations=n, **options) for n in (1, 6)]
@@ -177,6 +178,7 @@ class Said(Progress):
         self.labels.append(label)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "stops", [*(pytest.param(each, marks=pytest.mark.slow) for each in ((0,), (120,))), (60, 321, 410)]
 )

@@ -145,6 +145,7 @@ def test_a_broken_period_is_said():
         tone(sensor("p_amp_all", start=STEPS - 60, frequencies=F))
 
 
+@pytest.mark.slow
 @pytest.mark.parallel(2)
 def test_over_ranks(comm):
     inputs = sensor(("p_amp", "p_amp_all"), np.eye(*GRID.shape, dtype=bool))

@@ -22,6 +22,7 @@ from wavefabric.acoustics.stability.energy import Energy
 from wavefabric.runtime.device import get_device
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
+SLOW = pytest.mark.slow
 #: Largest error of any field after all steps, of its largest value.
 TOLERANCE = {np.float64: 1e-12, np.float32: 2e-6}
 STEPS = 12
@@ -250,13 +251,6 @@ def check(got, wanted, dtype):
         assert error < TOLERANCE[dtype], f"{name}: {error:.2e}"
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_fused_stages(device, name, dtype):
-    got, stages = taken(device, name, dtype)
-    assert int(device.to_host(stages.fields.clock)[0]) == STEPS
-    check(got, expected(name), dtype)
-
-
 #: One for each way through the passes.
 VARIANTS = [
     "additive sources, odd",
@@ -266,10 +260,22 @@ VARIANTS = [
     "everything without dispersion",
     "transducer and additive velocity",
 ]
+FUSED = [
+    pytest.param(name, real, marks=[SLOW] * (real is np.float32 and name not in (*VARIANTS, *SINGLE)))
+    for name in CASES
+    for real in (np.float64, np.float32)
+]
+
+
+@pytest.mark.parametrize(("name", "dtype"), FUSED)
+def test_fused_stages(device, name, dtype):
+    got, stages = taken(device, name, dtype)
+    assert int(device.to_host(stages.fields.clock)[0]) == STEPS
+    check(got, expected(name), dtype)
 
 
 #: These show much of what the others show.
-USUAL = ["additive sources, odd", "plane, everything", "chirps, everything", "power law primes"]
+USUAL = ["plane, everything", "chirps, everything"]
 #: Rows of an odd number of points.
 ODD_ROWS = [
     "power law primes",
@@ -386,6 +392,7 @@ def steps_by_index(device, name, dtype, monkeypatch):
     return result
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("real", [pytest.param(np.float64, marks=pytest.mark.slow), np.float32])
 @pytest.mark.parametrize(
     "name", [pytest.param(n, marks=[pytest.mark.slow] * (n in RARELY)) for n in BY_INDEX]
@@ -447,7 +454,13 @@ def test_long_time_steps_on_an_emulated_gpu():
     check({key: np.array(field) for key, field in stages.fields.named().items()}, solver.fields(), np.float64)
 
 
-@pytest.mark.parametrize("name", CASES)
+#: Every third, and each way through the passes: fused stages, above, have all.
+USUAL_PLAIN = [name for number, name in enumerate(CASES) if number % 3 == 0 or name in VARIANTS]
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[SLOW] * (name not in USUAL_PLAIN)) for name in CASES]
+)
 def test_plain_stages(device, name):
     check_plain(device, name, np.float64)
 
@@ -457,7 +470,10 @@ def test_plain_stages_in_single_precision(device, name):
     check_plain(device, name, np.float32)
 
 
-@pytest.mark.parametrize("name", ["axisymmetric Stokes", "axisymmetric additive sources"])
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name", [pytest.param("axisymmetric Stokes", marks=pytest.mark.slow), "axisymmetric additive sources"]
+)
 def test_axisymmetric_stages_on_an_emulated_gpu(name):
     check_plain(EmulatedDevice(), name, np.float64)
 

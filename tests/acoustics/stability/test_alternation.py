@@ -132,7 +132,7 @@ def bone(cfl):
     return dict(grid=grid, medium=medium, source=source, sensor=Sensor(record="p_max_all"), dt=dt, steps=3000)
 
 
-@pytest.mark.parametrize("precision", ["single", "double"])
+@pytest.mark.parametrize("precision", ["single", pytest.param("double", marks=pytest.mark.slow)])
 def test_a_slow_instability_is_refused_and_stopped(precision):
     """A part in a hundred a step or less: the energy stays below what the source may put in until late."""
     from wavefabric.acoustics.stability.stable_time_step import stability

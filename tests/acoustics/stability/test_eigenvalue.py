@@ -52,8 +52,8 @@ def time_step(problem, wanted):
 
 
 @pytest.mark.parametrize("absorption", ABSORPTION)
-@pytest.mark.parametrize("wanted", [1.0, 3.9, 4.1])
-@pytest.mark.parametrize("precision", ["single", "double"])
+@pytest.mark.parametrize("wanted", [pytest.param(1.0, marks=pytest.mark.slow), 3.9, 4.1])
+@pytest.mark.parametrize("precision", [pytest.param("single", marks=pytest.mark.slow), "double"])
 def test_it_is_that_of_the_dense_matrix(absorption, wanted, precision, monkeypatch):
     problem = uneven(absorption=absorption)
     dt = time_step(problem, wanted)
@@ -71,7 +71,15 @@ def test_it_is_that_of_the_dense_matrix(absorption, wanted, precision, monkeypat
             )
 
 
-@pytest.mark.parametrize("shape", [(10, 2), (3, 3, 3), (12, 2), (6, 6)])
+@pytest.mark.parametrize(
+    "shape",
+    [
+        (10, 2),
+        pytest.param((3, 3, 3), marks=pytest.mark.slow),
+        pytest.param((12, 2), marks=pytest.mark.slow),
+        pytest.param((6, 6), marks=pytest.mark.slow),
+    ],
+)
 def test_a_start_that_hardly_has_it_does_not_hide_it(shape):
     """Of few points noise may have little of the largest eigenvector, and of a second one just below much."""
     for seed in range(6):
@@ -80,7 +88,7 @@ def test_a_start_that_hardly_has_it_does_not_hide_it(shape):
         assert LargestEigenvalue(problem, RunSettings(comm=CPU, precision="double"))(dt) > LIMIT
 
 
-@pytest.mark.parametrize("absorption", ["lossless", "Stokes"])
+@pytest.mark.parametrize("absorption", ["lossless", pytest.param("Stokes", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("seed", range(4))
 def test_a_step_grows_where_it_is_above_the_limit_and_nowhere_else(absorption, seed):
     problem = uneven((6, 6), absorption, seed)
@@ -127,6 +135,7 @@ def of_layers(problem, dt):
     return largest
 
 
+@pytest.mark.slow
 def test_a_layer_of_bone_has_the_limit_of_its_one_axis():
     """Growth of some parts in a thousand a step, which noise in 64 steps does not show."""
     problem = layered()
@@ -142,7 +151,9 @@ def test_a_layer_of_bone_has_the_limit_of_its_one_axis():
 
 @pytest.mark.parallel(2)
 @pytest.mark.parametrize(
-    "options", [Decomposition(), Decomposition("local", overlap=8)], ids=["global", "local"]
+    "options",
+    [Decomposition(), pytest.param(Decomposition("local", overlap=8), marks=pytest.mark.slow)],
+    ids=["global", "local"],
 )
 def test_ranks_find_the_same(comm, options):
     problem = layered(shape=(24, 8, 40))

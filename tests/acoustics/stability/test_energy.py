@@ -60,10 +60,10 @@ def test_energy_is_its_formula_and_is_kept(shape, more):
     ("shape", "more"),
     [
         ((40, 1, 1), {}),
-        ((16, 10, 1), {"axisymmetric": True}),
-        ((12, 10, 6), {}),
+        pytest.param((16, 10, 1), {"axisymmetric": True}, marks=pytest.mark.slow),
+        pytest.param((12, 10, 6), {}, marks=pytest.mark.slow),
         ((12, 10, 6), {"materials": 3, "nonlinearity": True}),
-        ((12, 10, 6), {"materials": 20, "nonlinearity": True}),
+        pytest.param((12, 10, 6), {"materials": 20, "nonlinearity": True}, marks=pytest.mark.slow),
     ],
 )
 def test_energy_and_peak_on_every_device(device, shape, more):

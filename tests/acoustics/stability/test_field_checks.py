@@ -66,6 +66,7 @@ def order(emulated, monkeypatch):
     return events
 
 
+@pytest.mark.slow
 def test_a_look_is_read_after_the_next_steps(emulated, order):
     progress = Progress()
     result = simulated(emulated, problem(SHAPE, steps=STEPS), progress=progress)
@@ -80,6 +81,7 @@ def test_a_look_is_read_after_the_next_steps(emulated, order):
     np.testing.assert_allclose(result["p"], expected["p"], rtol=0, atol=1e-11 * abs(expected["p"]).max())
 
 
+@pytest.mark.slow
 def test_a_lost_field_is_found_at_the_same_step(emulated):
     messages = []
     for device in (emulated, get_device("cpu", 1)):
@@ -89,6 +91,7 @@ def test_a_lost_field_is_found_at_the_same_step(emulated):
     assert messages[0] == messages[1]
 
 
+@pytest.mark.slow
 def test_a_checkpoint_has_no_field_of_a_failed_check(emulated, tmp_path):
     """The look before a checkpoint is read first: what is saved has passed it."""
     path = tmp_path / "run.checkpoint"

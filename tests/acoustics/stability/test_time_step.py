@@ -148,7 +148,14 @@ def test_without_the_k_space_correction(shape, medium):
     assert growth(problem, 1.05 * limit) > 1 + 1e-6
 
 
-@pytest.mark.parametrize("medium", [{"sound_speed": 1500.0}, {"sound_speed": 1500.0, "alpha_coeff": 3.0}])
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "medium",
+    [
+        {"sound_speed": 1500.0},
+        pytest.param({"sound_speed": 1500.0, "alpha_coeff": 3.0}, marks=pytest.mark.slow),
+    ],
+)
 def test_the_limit_of_an_axisymmetric_grid(medium):
     """By what noise does: up to the limit it stays; far beyond it grows."""
     lossy = {"absorption": "stokes"} if "alpha_coeff" in medium else {}

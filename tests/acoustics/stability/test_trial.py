@@ -92,9 +92,14 @@ def uneven(pml=0, **more):
 
 
 @pytest.mark.parametrize(
-    "more", [{}, {"alpha_coeff": 20.0, "alpha_power": 1.5}, {"alpha_coeff": 20.0, "absorption": "stokes"}]
+    "more",
+    [
+        {},
+        pytest.param({"alpha_coeff": 20.0, "alpha_power": 1.5}, marks=pytest.mark.slow),
+        pytest.param({"alpha_coeff": 20.0, "absorption": "stokes"}, marks=pytest.mark.slow),
+    ],
 )
-@pytest.mark.parametrize("pml", [0, 1])
+@pytest.mark.parametrize("pml", [pytest.param(0, marks=pytest.mark.slow), 1])
 def test_the_limit_found_parts_decay_from_growth(pml, more):
     problem = uneven(pml, **more)
     long = replace(problem, dt=1e-7)

@@ -23,6 +23,7 @@ def test_layers_of_a_sphere_have_their_volumes(spacing):
     np.testing.assert_allclose(head.affine @ (*centre, 1), (0, 0, 0, 1), atol=1e-12)
 
 
+@pytest.mark.slow
 def test_profile_through_the_skull_is_that_of_cells():
     head = synthetic_head("0.2 mm", semi_axes=(0.012, 0.012, 0.012), thickness=LAYERS, variation=0)
     nx, ny, nz = (n // 2 for n in head.values.shape)
@@ -33,6 +34,7 @@ def test_profile_through_the_skull_is_that_of_cells():
     np.testing.assert_allclose(profile, exact.reshape(-1, 200).mean(axis=1), atol=20)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("axis", [2, *(pytest.param(each, marks=pytest.mark.slow) for each in (0, 1))])
 def test_thicknesses_vary_within_bounds(axis):
     head = synthetic_head("0.25 mm", semi_axes=("14 mm", "17 mm", "15 mm"), thickness=LAYERS, variation=0.3)

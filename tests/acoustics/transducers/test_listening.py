@@ -126,6 +126,7 @@ def test_a_plate_answers_at_the_right_time_and_height(device):
     assert echo.max() / result[:200].max() == pytest.approx(reflection, rel=0.01)
 
 
+@pytest.mark.slow
 @pytest.mark.parallel(2)
 def test_elements_over_ranks(comm):
     grid = Grid((24, 20, 18), 1e-3, pml_size=4)

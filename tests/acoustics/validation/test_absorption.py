@@ -45,6 +45,7 @@ def measured(power, coefficient, kind, precision="double", dispersion=True):
 QUICK = [CASES[0], *(pytest.param(*case, marks=pytest.mark.slow) for case in CASES[1:])]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("precision", ["single", pytest.param("double", marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("power", "coefficient", "kind"), QUICK)
 def test_attenuation_follows_the_power_law(power, coefficient, kind, precision):

@@ -43,6 +43,7 @@ def source(kind, x, r):
     return Source(u_mask=mask, ux=signals / (RHO * C))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "kind", ["p0", *(pytest.param(each, marks=pytest.mark.slow) for each in ("p", "ux"))]
 )

@@ -50,6 +50,7 @@ def test_piston_far_field_has_the_bessel_directivity():
     np.testing.assert_allclose(result, k * a**2 / (2 * far) * abs(2 * jv(1, ka) / ka), rtol=2e-5)
 
 
+@pytest.mark.slow
 def test_quadrature_of_the_rayleigh_integral_has_converged_off_axis():
     where = (np.array([30e-3, 62e-3]), np.array([8e-3, 3e-3]))
     once = closed_forms.rayleigh(*where, DIAMETER, FREQUENCY, SPEED, radius=RADIUS)

@@ -9,7 +9,7 @@ from wavefabric.acoustics import Grid, Medium, Sensor, Source, simulate
 C, RHO, B_OVER_A, FREQUENCY = 1500.0, 1000.0, 5.0, 1e6
 
 
-@pytest.mark.parametrize("precision", ["single", "double"])
+@pytest.mark.parametrize("precision", ["single", pytest.param("double", marks=pytest.mark.slow)])
 def test_harmonics_grow_as_fubini_says(precision):
     per_wavelength, wavelengths, period = 24, 20, 160  # points, shock distance, steps (CFL number 0.15)
     spacing = C / FREQUENCY / per_wavelength

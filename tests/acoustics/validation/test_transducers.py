@@ -39,6 +39,7 @@ def on_axis(make, shape, per_wavelength, diameter):
     return amplitude, grid.coordinates[2][seen] - apex, frequency
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("per_wavelength", "tolerance"), [(3, 0.012), pytest.param(4.5, 0.008, marks=pytest.mark.slow)]
 )

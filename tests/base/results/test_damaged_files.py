@@ -44,7 +44,7 @@ def read_all_of_an_ultrasound(path):
             _ = item.series(9, 9) if item.kind == "series" else item.values()
 
 
-@pytest.mark.parametrize("kind", ["fibre", "k-Wave"])
+@pytest.mark.parametrize("kind", ["fibre", pytest.param("k-Wave", marks=pytest.mark.slow)])
 def test_flipped_bytes_and_cut_files(tmp_path, result_file, kind):
     source, read = (
         (result_file, read_all_of_a_fibre) if kind == "fibre" else (OUTPUT, read_all_of_an_ultrasound)

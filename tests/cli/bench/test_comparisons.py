@@ -102,6 +102,7 @@ def test_placements_by_name(ranks):
         positions(["all"], 6)
 
 
+@pytest.mark.slow
 @TWO
 def test_fibre_scaling(ranks, shown, tmp_path):
     result = fibre_scaling.run(ranks, modes_per_rank=2, log2_n=8, steps=2, repeats=2)

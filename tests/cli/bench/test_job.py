@@ -50,7 +50,11 @@ def test_phases_of_a_job(command, file, program):
         (["nothing.h5"], "FILE: nothing.h5: No such file"),
         (["in.h5", "--repeats", 0], "--repeats: 0"),
         (["run.toml", "--peer", "x"], "--peer: x given for run.toml"),
-        (["run.toml", "--no-first", "--repeats", 1], "FILE: did not run: fibre.preset: missing"),
+        pytest.param(
+            ["run.toml", "--no-first", "--repeats", 1],
+            "FILE: did not run: fibre.preset: missing",
+            marks=pytest.mark.slow,
+        ),
         (["in.h5", "--peer", "x"], "--peer: x is not a file"),
     ],
 )

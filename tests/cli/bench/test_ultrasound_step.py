@@ -185,6 +185,7 @@ def test_program_that_fails(cpu, program, how, words):
         assert word in str(fault.value)
 
 
+@pytest.mark.slow
 def test_memory_of_the_program_is_its_own(cpu, program, monkeypatch):
     """k-Wave tells its ru_maxrss; that of a program started by exec begins with the peak of who called it."""
     monkeypatch.setattr(kwave_program, "_RUNS", 1)

@@ -319,9 +319,19 @@ BAD = [
     ([*MEASURE, "--ranks", "2", "--sizes", "none"], ["--sizes", "none"]),
     ([*MEASURE, "--ranks", "2", "--transport", "pigeon"], ["transport", "pigeon"]),
 ]  # fmt: skip
+#: Refused after seconds: a search begins, ranks start.
+LATE = ("switch:2000", "pigeon")
 
 
-@pytest.mark.parametrize(("words", "needed"), BAD, ids=[" ".join(words)[:70] for words, _ in BAD])
+@pytest.mark.parametrize(
+    ("words", "needed"),
+    [
+        pytest.param(
+            words, needed, id=" ".join(words)[:70], marks=[pytest.mark.slow] * any(w in words for w in LATE)
+        )
+        for words, needed in BAD
+    ],
+)
 def test_refused_in_one_line(command, tmp_path, words, needed):
     for name, text in FILES.items():
         (tmp_path / name).write_bytes(text if isinstance(text, bytes) else text.encode())

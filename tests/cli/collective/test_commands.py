@@ -118,8 +118,8 @@ def test_make_optimal_over_wires(command, fabric, steps):
     [
         ("all-gather", "dgx-a100", "algorithm direct", 0),
         ("broadcast", "switch:4", "trees: 3 of each root, 2 deep", 0.15),
-        ("reduce-scatter", "nodes:2x4", "trees: ", 0.2),
-        ("all-reduce", "hgx-h100", "algorithm nvls", 0.65),
+        pytest.param("reduce-scatter", "nodes:2x4", "trees: ", 0.2, marks=pytest.mark.slow),
+        pytest.param("all-reduce", "hgx-h100", "algorithm nvls", 0.65, marks=pytest.mark.slow),
     ],
 )
 def test_make_optimal_on_switches(command, collective, fabric, method, most):
@@ -133,10 +133,10 @@ def test_make_optimal_on_switches(command, collective, fabric, method, most):
     ("collective", "fabric"),
     [
         ("all-gather", "dgx-1"),
-        ("all-reduce", "dgx-1"),
+        pytest.param("all-reduce", "dgx-1", marks=pytest.mark.slow),
         ("broadcast", "ring:4"),
         ("all-gather", "lightpath:2x2"),
-        ("all-gather", "switch:4"),
+        pytest.param("all-gather", "switch:4", marks=pytest.mark.slow),
         ("reduce-scatter", "nodes:2x2"),
     ],
 )
@@ -150,6 +150,7 @@ def test_optimal_is_said_of_a_time_that_is_the_bound_alone(command, collective, 
     assert ("proved: " in out) == (fabric not in ("switch:4", "nodes:2x2", "dgx-1")), out
 
 
+@pytest.mark.slow
 def test_the_fastest_of_every_method_beside_named_algorithms(command):
     words = [
         "cost",
@@ -171,7 +172,14 @@ def test_the_fastest_of_every_method_beside_named_algorithms(command):
     assert f"optimal: 8 KiB by {fastest[8192]['method']}" in out
 
 
-@pytest.mark.parametrize(("fabric", "more"), [("nodes:4x8", ()), ("nodes", ()), ("nodes:8x8", ("-n", 32))])
+@pytest.mark.parametrize(
+    ("fabric", "more"),
+    [
+        ("nodes:4x8", ()),
+        pytest.param("nodes", (), marks=pytest.mark.slow),
+        pytest.param("nodes:8x8", ("-n", 32), marks=pytest.mark.slow),
+    ],
+)
 def test_rings_on_nodes_use_all_adapters(command, fabric, more):
     (row,) = told(command, "cost", "ring", "all-reduce", "--fabric", fabric, "--bytes", "8G", *more)["costs"]
     assert row["grid"] == [4, 8]
@@ -191,6 +199,7 @@ def test_chunks_steps_and_rounds_on_switches(command):
     assert (code, out.startswith("impossible in 1 steps and 6 rounds on dgx-a100")) == (1, True)
 
 
+@pytest.mark.slow
 def test_best_all_reduce_is_fast_as_it_is(command, tmp_path):
     # As many pieces as GPUs: every rank adds up a part, and no algorithm of the registry is faster.
     result = told(command, "make", "optimal", "all-reduce", "--fabric", "lightpath:4x8", "-o", "a.json")
@@ -228,6 +237,7 @@ def test_best_schedules_say_what_is_proved_and_what_it_takes(command):
     assert " times the bound of " in out
 
 
+@pytest.mark.slow
 def test_a_size_asks_for_the_least_time(command):
     words = ["make", "optimal", "all-gather", "--fabric", "dgx-1", "--time-limit", "20", "--bytes"]
     small, large = (told(command, *words, size) for size in ("8K", "64M"))
@@ -486,6 +496,7 @@ def test_options_of_light_reach_the_cost(command):
     assert kept["transfer"] == pytest.approx(plain["transfer"])
 
 
+@pytest.mark.slow
 def test_circuits_change_as_is_best(command):
     words = ("cost", "recursive", "all-reduce", "--fabric", "lightpath:2x4", "--reconfigure", "best")
     (best,) = told(command, *words, "--bytes", "1M")["costs"]

@@ -35,6 +35,7 @@ def test_an_order_by_hand_and_one_that_is_found(command):
     assert result["bound"] == plain["bound"]
 
 
+@pytest.mark.slow
 def test_each_algorithm_has_its_own_order(command):
     words = ["cost", "all-reduce", "--algorithms", "ring,recursive:2", "--fabric", "dgx-1"]
     plain = {row["algorithm"]: row for row in told(command, *words)["costs"]}

@@ -34,6 +34,7 @@ def test_a_table_a_file_and_a_picture(command, tmp_path):
     assert set(tuning.left_out) == {"nvls", "nvls-tree", "nvls-one-shot"}
 
 
+@pytest.mark.slow
 def test_json_has_what_the_file_has(command, tmp_path):
     code, out, err = command(*WORDS, "--model", "flow", "-o", "mine.json", "--json")
     assert (code, err) == (0, "")
@@ -53,6 +54,7 @@ def test_json_has_what_the_file_has(command, tmp_path):
     assert json.loads((tmp_path / "mine.json").read_text())["model"] == "alpha-beta"
 
 
+@pytest.mark.slow
 def test_switches_that_reduce_are_fastest_for_large_arrays(command):
     """By the model of kernels where the fabric has their times: no 8 KiB within a microsecond."""
     options = ("--fabric", "hgx-h100", "--collective", "all-reduce", "--sizes", "8K,64M", "--json")
@@ -80,6 +82,7 @@ def test_predictions_for_some_of_the_gpus(command):
     assert "wrote" not in out
 
 
+@pytest.mark.slow
 def test_kernels_are_told_apart_by_their_protocol(command):
     words = (
         "collective",

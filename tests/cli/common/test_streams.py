@@ -12,9 +12,9 @@ COMMAND = [sys.executable, "-m", "wavefabric", "fabric", "show", "lightpath:2x2"
     ("redirection", "code", "said"),
     [
         (">&-", 0, ""),
-        (">&- <&-", 0, ""),
+        pytest.param(">&- <&-", 0, "", marks=pytest.mark.slow),
         (">/dev/full", 2, "wavefabric: error: standard output: No space left on device\n"),
-        ("| true", 0, ""),
+        pytest.param("| true", 0, "", marks=pytest.mark.slow),
         ("2>&- >&-", 0, ""),
     ],
 )

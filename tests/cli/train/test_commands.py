@@ -141,6 +141,7 @@ def test_a_host_is_no_stage_of_a_pipeline(command, tmp_path):
     assert told(command, "fibre:8x4096", "--gpus", "2")["bubble"] == 0.0
 
 
+@pytest.mark.slow
 def test_rings_by_rails_and_searched_schedules_are_named(command, monkeypatch):
     monkeypatch.setattr(searched, "SECONDS", 300.0)  # searches end long before, on a busy machine too
 

@@ -18,6 +18,7 @@ PARTS = [
 ]
 
 
+@pytest.mark.slow
 @given(st.lists(st.sampled_from(PARTS), min_size=1, max_size=5))
 def test_a_sequence_does_what_its_parts_do(parts):
     whole = in_sequence("several", parts, 4)

@@ -8,6 +8,9 @@ from wavefabric.collectives import build, verify
 from wavefabric.collectives.builders.trees import complementary_trees, depths, in_order_tree
 
 RANKS = [1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 15, 16, 17, 31, 32, 33]
+positions = pytest.mark.parametrize(
+    "positions", [pytest.param(n, marks=[pytest.mark.slow] * (n not in RANKS)) for n in range(1, 70)]
+)
 
 
 def log2(n):
@@ -19,7 +22,7 @@ def plain_children(parent):
     return {p: np.flatnonzero(parent[1:] == p) + 1 for p in range(1, parent.size)}
 
 
-@pytest.mark.parametrize("positions", range(1, 70))
+@positions
 def test_the_tree_is_a_search_tree_of_least_depth(positions):
     parent = in_order_tree(positions)
     children = plain_children(parent)
@@ -40,7 +43,7 @@ def test_the_tree_is_a_search_tree_of_least_depth(positions):
     assert depths(parent)[1:].tolist() == [d for _, d in sorted(result)]
 
 
-@pytest.mark.parametrize("positions", range(1, 70))
+@positions
 def test_no_place_is_inside_both_of_two_trees(positions):
     first, second = complementary_trees(positions)
     inside = [set(parent[1:].tolist()) - {0} for parent in (first, second)]
@@ -53,7 +56,7 @@ def test_no_place_is_inside_both_of_two_trees(positions):
 
 
 @pytest.mark.parametrize("ranks", RANKS)
-@pytest.mark.parametrize("pieces", [1, 3, 8])
+@pytest.mark.parametrize("pieces", [1, pytest.param(3, marks=pytest.mark.slow), 8])
 def test_pipelines_take_few_rounds(ranks, pieces):
     for collective in ("broadcast", "reduce", "all-reduce"):
         both = collective == "all-reduce"

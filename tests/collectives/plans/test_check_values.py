@@ -22,6 +22,7 @@ def refusal(plan):
     return str(error.value)
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(schedule=verified(), variant=st.sampled_from(VARIANTS), data=st.data())
 def test_a_wrong_place_is_refused_where_it_gives_wrong_data(schedule, variant, data):

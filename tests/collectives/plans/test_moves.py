@@ -42,6 +42,7 @@ def any_order(made, rng):
     return [made[number] for key in keys for number in ranks[key]]
 
 
+@pytest.mark.slow
 @settings(max_examples=120)
 @given(
     schedule=st.one_of(CASES, verified()),

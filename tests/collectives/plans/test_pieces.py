@@ -4,6 +4,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from plan_cases import CASES
@@ -50,6 +51,7 @@ def cut(schedule):
     return rows, addresses
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @given(schedule=st.one_of(CASES, arbitrary()), join=st.booleans())
 def test_pieces_are_the_longest_that_always_move_together(schedule, join):

@@ -33,6 +33,7 @@ def ancestors(causes, event):
     return reached
 
 
+@pytest.mark.slow
 @settings(max_examples=100)
 @given(graph=graphs(), bits=st.sampled_from([1, 40, 1 << 30]), grouped=st.booleans())
 def test_histories_are_those_of_a_search(graph, bits, grouped):

@@ -25,7 +25,16 @@ def nodes(kind, ranks):
     return {"grid": (2, ranks // 2) if ranks % 2 == 0 else (1, ranks)} if kind[0] == "nvls-tree" else {}
 
 
-@pytest.mark.parametrize("ranks", [1, 2, 3, 5, pytest.param(8, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "ranks",
+    [
+        1,
+        pytest.param(2, marks=pytest.mark.slow),
+        pytest.param(3, marks=pytest.mark.slow),
+        5,
+        pytest.param(8, marks=pytest.mark.slow),
+    ],
+)
 @pytest.mark.parametrize("kind", KINDS, ids="-".join)
 def test_any_interleaving_gives_the_sums_of_the_schedule(kind, ranks):
     for pieces in (1, 3):
@@ -46,7 +55,11 @@ def test_what_is_added_up_goes_to_all_in_one_pass():
         assert {a.first for a in (*move.sources, *move.targets)} == {16 * rank}
 
 
-@pytest.mark.parametrize("kind", KINDS, ids="-".join)
+@pytest.mark.parametrize(
+    "kind",
+    [pytest.param(kind, marks=[pytest.mark.slow] * (kind[1] != "all-reduce")) for kind in KINDS],
+    ids="-".join,
+)
 def test_faults_are_refused(kind):
     plan = compile_plan(build(*kind, 3, 9, **nodes(kind, 3)))
     faults = [each for _, each in (*dropped(plan), *swapped(plan)) if each.instructions != plan.instructions]
@@ -84,6 +97,7 @@ def mixed(draw):
     return made
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @given(schedule=mixed(), seed=st.integers(0, 99))
 def test_any_mixture_gives_the_sums_of_the_schedule(schedule, seed):

@@ -46,6 +46,7 @@ def check(links, weights, division):
     assert float(division.rounds) >= division.least * (1 - 1e-6)
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(ports=st.lists(st.integers(1, 6), min_size=2, max_size=5), data=st.data())
 def test_on_a_switch_the_time_is_that_of_the_tightest_cut(ports, data):
@@ -60,6 +61,7 @@ def test_on_a_switch_the_time_is_that_of_the_tightest_cut(ports, data):
     check(star(ports), weights, division)
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(data=st.data(), ranks=st.integers(2, 5))
 def test_of_any_links_no_set_sends_more_than_it_can(data, ranks):
@@ -93,6 +95,7 @@ def test_published_machines(name, trees, gigabytes):
     assert division.least == pytest.approx(float(division.rounds), rel=1e-6)
 
 
+@pytest.mark.slow
 @settings(max_examples=20)
 @given(ports=st.lists(st.integers(1, 5), min_size=3, max_size=5))
 def test_trees_grow_on_every_division(ports):

@@ -84,6 +84,7 @@ def test_short_routes_wait_until_the_slow_link_is_used_by_all():
     assert relays(late, sizes, 3).starts.tolist() == [0, 1]
 
 
+@pytest.mark.slow
 @settings(max_examples=30)
 @given(st.data())
 def test_any_sizes_over_any_links(data):

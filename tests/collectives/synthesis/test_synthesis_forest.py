@@ -92,6 +92,7 @@ def machines(draw):
     return Fabric("drawn", tuple(gpus), ("leaf0", "leaf1", "leaf2", "top"), links, 1e-6)
 
 
+@pytest.mark.slow
 @settings(max_examples=20)
 @given(
     fabric=machines().filter(lambda machine: machine.ranks > 1),
@@ -119,6 +120,7 @@ def test_drawn_machines(fabric, collective, trees, length):
     assert (kind(schedule)[0], time.seconds >= time.bound.seconds * (1 - 1e-9)) == (collective, True)
 
 
+@pytest.mark.slow
 @settings(max_examples=20)
 @given(ports=st.lists(st.integers(1, 7), min_size=6, max_size=6), pieces=st.integers(1, 4))
 @example(ports=[3, 1, 4, 7, 4, 4], pieces=2)  # 2 trees of each root for sums, 7 for copies

@@ -43,7 +43,11 @@ def pigeons(birds, holes):
     return model
 
 
-@pytest.mark.parametrize("make", [lambda m, t: solve._CpSat(m, t, 1), solve._Highs], ids=["CP-SAT", "HiGHS"])
+@pytest.mark.parametrize(
+    "make",
+    [lambda m, t: solve._CpSat(m, t, 1), pytest.param(solve._Highs, marks=pytest.mark.slow)],
+    ids=["CP-SAT", "HiGHS"],
+)
 @pytest.mark.parametrize(("holes", "feasible"), [(4, True), (3, False)])
 def test_each_solver(make, holes, feasible):
     model = pigeons(4, holes)

@@ -25,6 +25,7 @@ def torus(shape):
     return np.array(steps, np.int64), np.kron(np.eye(len(steps)), np.ones((prod(shape), 1)))
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(
     st.lists(st.integers(1, 4), min_size=1, max_size=3).filter(lambda shape: 1 < prod(shape) <= 30),
@@ -54,6 +55,7 @@ def test_links_of_a_torus_are_used_evenly(shape):
         assert all(y in shifted(x, steps, shape) for y, x in enumerate(parent[1:], 1))
 
 
+@pytest.mark.slow
 def test_a_slower_axis_gets_less():
     steps, loads = torus((4, 4))
     loads = loads * np.where(steps < 4, 1.0, 3.0)  # the first axis is three times as slow

@@ -68,6 +68,7 @@ def subsets(ranks):
     return [frozenset(c) for k in range(1, ranks) for c in combinations(range(ranks), k)]
 
 
+@pytest.mark.slow
 @settings(max_examples=30)
 @given(fabrics(), st.booleans())
 def test_the_bottleneck_is_that_of_all_cuts(fabric, reverse):
@@ -81,6 +82,7 @@ def test_the_bottleneck_is_that_of_all_cuts(fabric, reverse):
     )
 
 
+@pytest.mark.slow
 @settings(max_examples=20)
 @given(fabrics(), st.integers(0, 1))
 def test_rooted_operations_are_bound_by_the_tightest_cut(fabric, root):
@@ -143,6 +145,7 @@ def renumbered(fabric, order, rng):
     return replace(fabric, gpus=gpus, switches=tuple(switches), links=tuple(links))
 
 
+@pytest.mark.slow
 @settings(max_examples=25)
 @given(fabrics(), st.booleans(), st.randoms(use_true_random=False))
 def test_a_bound_does_not_depend_on_how_gpus_are_numbered(fabric, large, random):
@@ -158,7 +161,17 @@ def test_a_bound_does_not_depend_on_how_gpus_are_numbered(fabric, large, random)
     cuts.tightest_by_size.cache_clear()
 
 
-@pytest.mark.parametrize("name", ["dgx-1", "nodes:3x4", "mesh:3x8", "torus:4x6", "hypercube:5", "p2.8xlarge"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "dgx-1",
+        pytest.param("nodes:3x4", marks=pytest.mark.slow),
+        pytest.param("mesh:3x8", marks=pytest.mark.slow),
+        pytest.param("torus:4x6", marks=pytest.mark.slow),
+        pytest.param("hypercube:5", marks=pytest.mark.slow),
+        "p2.8xlarge",
+    ],
+)
 def test_bounds_of_presets_do_not_depend_on_how_gpus_are_numbered(name):
     fabric, rng = load(name), np.random.default_rng(1)
     order = rng.permutation(fabric.ranks).tolist()
@@ -168,6 +181,7 @@ def test_bounds_of_presets_do_not_depend_on_how_gpus_are_numbered(name):
             assert bound(collective, other, 2e9).transfer == pytest.approx(one.transfer, rel=1e-9)
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(fabrics(), st.sampled_from(sorted(ALGORITHMS)), st.data())
 def test_no_schedule_that_is_costed_beats_the_bound(fabric, name, data):

@@ -111,12 +111,13 @@ def test_auto_is_alpha_beta_on_electrical_and_photonic_on_light():
     assert light.seconds >= light.bound.seconds
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("algorithm", "collective", "model", "limit"),
     [
         ("ring", "all-reduce", "alpha-beta", 2),
-        ("ring", "all-reduce", "flow", 4),
-        ("pairwise", "all-to-all", "alpha-beta", 4),
+        pytest.param("ring", "all-reduce", "flow", 4, marks=pytest.mark.slow),
+        pytest.param("pairwise", "all-to-all", "alpha-beta", 4, marks=pytest.mark.slow),
     ],
 )
 def test_256_ranks_are_costed_at_once(algorithm, collective, model, limit):

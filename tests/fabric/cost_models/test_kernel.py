@@ -99,6 +99,7 @@ def test_links_are_shared_at_a_level():
     assert shared == pytest.approx(2e-6 + 2 * 4e-6 + 3 * 4e6 / 60e9)
 
 
+@pytest.mark.slow
 @settings(max_examples=30)
 @given(
     st.sampled_from(["ring", "recursive", "recursive-exchange", "direct", "tree"]),
@@ -123,7 +124,9 @@ def _shared_link():
     return Fabric("shared", gpus, ("in", "out"), (Link("in", "out", 60e9), *links), 1e-6)
 
 
-@pytest.mark.parametrize("name", ["hgx-h200", "ring:8", "mesh:4x2", "dgx-1", "shared"])
+@pytest.mark.parametrize(
+    "name", ["hgx-h200", "ring:8", pytest.param("mesh:4x2", marks=pytest.mark.slow), "dgx-1", "shared"]
+)
 @pytest.mark.parametrize("times", [None, KernelTimes(0.0, 1e-9, 1e-9, 1e15, 1e17)], ids=["H200", "quick"])
 def test_no_operation_is_quicker_than_its_bound(name, times):
     """Wherever routes go, also where levels overlap on a link, as in a gather along a binomial tree."""
@@ -195,7 +198,15 @@ def bus(name, algorithm, nbytes, ranks=8):
 # Published: H100, NVLS 475 to 480 GB/s and ring 360 to 370 (NVIDIA/nccl-tests#212, #309; table 6 of
 # Azure/AI-benchmarking-guide, ND_H100_v5_results.md); NCCL takes NVLS from 2 MiB on (#309). B200, NVLS 830
 # (NVIDIA/nccl#1807).
-@pytest.mark.parametrize("name", ["hgx-h100", "hgx-h200", "hgx-b200"])
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name",
+    [
+        "hgx-h100",
+        pytest.param("hgx-h200", marks=pytest.mark.slow),
+        pytest.param("hgx-b200", marks=pytest.mark.slow),
+    ],
+)
 def test_nvls_overtakes_the_ring_where_nccl_changes_to_it(name):
     sizes = [2 << 20 << k for k in range(13)]
     rates = [(bus(name, "nvls", size), bus(name, "ring", size)) for size in sizes]
@@ -208,6 +219,7 @@ def test_nvls_overtakes_the_ring_where_nccl_changes_to_it(name):
         assert all(rate == pytest.approx(365, rel=0.02) for rate in ring)
 
 
+@pytest.mark.slow
 def test_a_rack_of_gb200():
     # github.com/coreweave/nccl-tests, README.md, GB200, single rack.
     assert bus("gb200-nvl72", "nvls", 4 << 30, 72) == pytest.approx(839.16, rel=0.01)

@@ -62,6 +62,7 @@ def test_sums_that_one_of_two_switches_adds_up_are_crossed_by_parts_of_the_bytes
     assert cost(schedule, both, 2.0, "alpha-beta").seconds == pytest.approx(1)
 
 
+@pytest.mark.slow
 def test_orders_do_not_matter_where_all_pairs_have_the_same_planes():
     fabric = planes([112.5e9] * 4)
     assert not depends_on_pair(fabric)

@@ -41,7 +41,14 @@ def near(value):
 
 
 @pytest.mark.parametrize(
-    ("ranks", "nbytes"), [(4, 64 * MIB), (8, 1.0), (16, 3 * MIB), (64, 0.1 * MIB), (256, MIB)]
+    ("ranks", "nbytes"),
+    [
+        (4, 64 * MIB),
+        pytest.param(8, 1.0, marks=pytest.mark.slow),
+        pytest.param(16, 3 * MIB, marks=pytest.mark.slow),
+        pytest.param(64, 0.1 * MIB, marks=pytest.mark.slow),
+        (256, MIB),
+    ],
 )
 def test_halving_and_doubling_take_what_the_paper_s_formula_says(ranks, nbytes):
     schedule = build("recursive", "all-reduce", ranks, ranks)
@@ -62,6 +69,7 @@ def test_quartering_and_quadrupling_take_what_the_paper_s_formula_says(ranks, sh
     assert result.seconds == near(log2(ranks) * (ALPHA + RHO) + factor * beta)
 
 
+@pytest.mark.slow
 def test_figure_7_of_the_paper_at_256_tiles_and_64_mib():
     fabric = wafer(16, 16)
     times = [
@@ -147,6 +155,7 @@ def test_rounds_within_ranks_are_free():
     assert (result.seconds, result.rounds, result.busiest) == (0.0, (), "nothing")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("algorithm", "collective"),
     [

@@ -286,7 +286,7 @@ def test_an_animation_moves_and_rests(small, tmp_path):
     assert max(lasting) == lasting[-1] > 1000
 
 
-@pytest.mark.parametrize("ending", [".png", ".svg", ".pdf"])
+@pytest.mark.parametrize("ending", [".png", pytest.param(".svg", marks=pytest.mark.slow), ".pdf"])
 def test_pictures_that_stand_still(small, tmp_path, ending):
     schedule, result, cost = small
     path = pictures.draw_circuits(schedule, result, tmp_path / f"x{ending}", cost, most=3)
@@ -295,6 +295,7 @@ def test_pictures_that_stand_still(small, tmp_path, ending):
     assert [p.name for p in tmp_path.iterdir()] == [path.name]
 
 
+@pytest.mark.slow
 def test_an_electrical_fabric_with_loads_and_transfers(tmp_path):
     from PIL import Image
 

@@ -24,7 +24,15 @@ def pairs(fabric, gpus):
     return joined.tolist(), use.latency, slowest
 
 
-@pytest.mark.parametrize("name", ["nodes:3x4", "switch:9", "dgx-1", "hgx-h100"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "nodes:3x4",
+        pytest.param("switch:9", marks=pytest.mark.slow),
+        pytest.param("dgx-1", marks=pytest.mark.slow),
+        pytest.param("hgx-h100", marks=pytest.mark.slow),
+    ],
+)
 @given(data=st.data())
 def test_pairs_of_a_part_are_as_far_and_as_fast_as_in_the_whole(name, data):
     """On `dgx-1` GPUs do not forward, and some pairs have no link."""

@@ -42,6 +42,7 @@ def printed(fabric, collective="all-reduce", ranks=8, algorithms=(), grid=None):
     return read_nccl_tests("\n".join(lines))
 
 
+@pytest.mark.slow
 @settings(max_examples=5)
 @given(st.sampled_from(["switch:8", "dgx-a100", "ring:8"]), st.floats(0.05, 100), st.floats(0.1, 10))
 def test_alpha_and_bandwidth_are_recovered(name, slower, faster):
@@ -54,7 +55,14 @@ def test_alpha_and_bandwidth_are_recovered(name, slower, faster):
     assert facts["error"]["alpha-beta"]["worst"] < 0.01
 
 
-@pytest.mark.parametrize("collective", ["all-gather", "all-to-all", "broadcast"])
+@pytest.mark.parametrize(
+    "collective",
+    [
+        "all-gather",
+        pytest.param("all-to-all", marks=pytest.mark.slow),
+        pytest.param("broadcast", marks=pytest.mark.slow),
+    ],
+)
 def test_other_operations_have_the_algorithms_of_nccl(collective):
     start = load("switch:8")
     true = replace(start, alpha=3e-6)
@@ -80,6 +88,7 @@ def test_each_kind_of_links_has_its_own_bandwidth():
     assert numbers["links.nvlink"]["after"] == pytest.approx(360e9, rel=0.01)
 
 
+@pytest.mark.slow
 def test_nodes_whose_switches_add_up_have_nccls_nvls_tree():
     start = replace(load("nodes:2x4"), multicast_switches=("node0", "node1"))
     true = replace(start, alpha=3e-6)
@@ -123,6 +132,7 @@ def test_terms_of_copy_engines_are_dropped():
     assert fitted.alpha == pytest.approx(0.7e-6, rel=0.01)
 
 
+@pytest.mark.slow
 def test_outliers_hardly_count():
     tables = printed(load("switch:8"))
     rows = tables[0].rows

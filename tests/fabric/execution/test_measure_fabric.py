@@ -159,7 +159,7 @@ def _measured(monkeypatch, count, check_memory=lambda *_: None):
     return machine, result
 
 
-@pytest.mark.parametrize("count", [2, 4])
+@pytest.mark.parametrize("count", [2, pytest.param(4, marks=pytest.mark.slow)])
 def test_times_of_a_machine_are_predicted_from_what_was_measured_on_it(monkeypatch, count):
     machine, result = _measured(monkeypatch, count)
     fabric = from_toml(result["fabric"])
@@ -216,6 +216,7 @@ def _changed(monkeypatch, change):
     return _measured(monkeypatch, 4)[1]
 
 
+@pytest.mark.slow
 def test_lines_that_do_not_fit_are_named(monkeypatch):
     assert _measured(monkeypatch, 4)[1]["cases"][0]["misfits"] == []
 

@@ -112,7 +112,12 @@ def test_what_is_run_at_once_is_one_candidate():
 
 
 @pytest.mark.parametrize(
-    ("fabric", "model"), [("dgx-1", "auto"), ("ring:4", "flow"), ("lightpath:2x3", "auto")]
+    ("fabric", "model"),
+    [
+        pytest.param("dgx-1", "auto", marks=pytest.mark.slow),
+        ("ring:4", "flow"),
+        pytest.param("lightpath:2x3", "auto", marks=pytest.mark.slow),
+    ],
 )
 def test_predictions_are_those_of_the_cost_model(fabric, model):
     fabric, sizes = load(fabric), [4 << 10, 300_000, 16 << 20]

@@ -78,6 +78,7 @@ def test_every_candidate_is_timed_with_every_protocol(transports, no_switch, qui
     assert tuning_from_json(tuning_to_json(tuning)) == tuning
 
 
+@pytest.mark.slow
 def test_what_was_fastest_is_what_calls_take(transports, no_switch, monkeypatch):
     """Packets up to 64 KiB, copies above: found by a search, written, read, and used by calls."""
     us = {"packets": lambda n: n, "copies": lambda n: 1e5 + n / 10, "signals": lambda n: 2 * n}

@@ -61,6 +61,7 @@ def test_bytes_in_two_dimensions():
     assert step_of(slabs, stages="plain").bytes_sent == 7 * 17 * 48 * 8
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(
     st.tuples(*[st.floats(1e8, 1e12)] * 2).map(sorted),

@@ -268,6 +268,7 @@ def test_options_replace_values_of_a_standard():
     assert standard_fibre("single-mode").beta[0, 1] == -21.7e-27
 
 
+@pytest.mark.slow
 def test_om4_has_the_least_delay_spread_of_its_exponents():
     """rms delay over groups 1–14: below the 40 ps/km that EMB 4700 MHz km (0.187/σ) asks for, and least."""
     spread = {}

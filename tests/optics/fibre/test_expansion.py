@@ -113,6 +113,7 @@ def link(tmp_path, name, fibre, centre=186e12):
     return run, read_result(run_link(run, output=tmp_path / name).path)
 
 
+@pytest.mark.slow
 def test_a_link_described_at_1550_nm_is_the_one_described_at_its_own_centre(tmp_path):
     shift = 2 * np.pi * (186e12 - DESIGN)
     beta2, beta3, gamma = -21.7e-27, 0.12e-39, 1.3e-3
@@ -167,6 +168,7 @@ def test_tables_are_expanded_at_the_centre(tmp_path):
     np.testing.assert_allclose(fibre.beta[:, 0], [0, delay, delay], rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_a_checkpoint_belongs_to_the_fibre_that_was_built(tmp_path, monkeypatch):
     run, _ = link(tmp_path, "r.h5", FibreTable(preset="single-mode"))
     built = build_fibre(run)

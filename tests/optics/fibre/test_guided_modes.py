@@ -225,6 +225,7 @@ def test_a_group_that_is_left_out_is_refused_with_the_reason():
         fibre_from_profile(step_index(0.5), LAM)
 
 
+@pytest.mark.slow
 def test_the_preset_keeps_its_modes():
     fibre = graded_index_62_5(17, "modes", "solver", step="0.1 um")
     assert fibre.group_sizes.tolist() == list(range(1, 18))

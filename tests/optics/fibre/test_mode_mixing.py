@@ -40,9 +40,20 @@ def test_inverse_of_two_spans(dtype, tolerance):
     np.testing.assert_allclose(mode, random_field(10, dtype=dtype)[6:8], atol=tolerance)
 
 
-@pytest.mark.parametrize("where", ["cpu", "emulated", pytest.param("cuda", marks=pytest.mark.gpu)])
+@pytest.mark.parametrize(
+    "where",
+    ["cpu", pytest.param("emulated", marks=pytest.mark.slow), pytest.param("cuda", marks=pytest.mark.gpu)],
+)
 @pytest.mark.parametrize(("dtype", "tolerance"), [(np.complex128, 1e-14), (np.complex64, 1e-6)])
-@pytest.mark.parametrize(("groups", "n"), [([1, 2, 3], 70), ([5], 32), ([9, 1], 5), ([40], 33)])
+@pytest.mark.parametrize(
+    ("groups", "n"),
+    [
+        ([1, 2, 3], 70),
+        pytest.param([5], 32, marks=pytest.mark.slow),
+        pytest.param([9, 1], 5, marks=pytest.mark.slow),
+        ([40], 33),
+    ],
+)
 def test_kernels_against_the_product(where, dtype, tolerance, groups, n):
     """Blocks of 2 to 80 rows; samples that do and do not fill a tile."""
     device = EmulatedDevice() if where == "emulated" else get_device(where)

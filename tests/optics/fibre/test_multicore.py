@@ -146,7 +146,9 @@ def quarter_plane(even: bool, distance: float, step: float) -> float:
     return math.sqrt((K * clad) ** 2 + float(value[0]))
 
 
-@pytest.mark.parametrize(("distance", "tolerance"), [(12e-6, 0.008), (16e-6, 0.008)])
+@pytest.mark.parametrize(
+    ("distance", "tolerance"), [(12e-6, 0.008), pytest.param(16e-6, 0.008, marks=pytest.mark.slow)]
+)
 def test_two_cores_by_finite_differences(distance, tolerance):
     """Half the difference of the β of the even and odd supermode; the theory is one of weak coupling."""
     kappa = Multicore([[0, 0], [distance, 0]], CORE, LAM).coupling[0, 1]
@@ -180,6 +182,7 @@ def test_dispersion_effective_areas_and_kerr_coupling():
     assert (fibre.labels, fibre.groups.tolist(), fibre.kappa_of) == (("SM1", "SM2"), [1, 2], "group")
 
 
+@pytest.mark.slow
 def test_cores_and_strong_coupling():
     single = fibre_from_profile(CORE, LAM)
     fibre = Multicore(ring(6, 30e-6), CORE, LAM)

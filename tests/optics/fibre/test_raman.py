@@ -226,7 +226,7 @@ def test_the_link_of_120_modes():
     np.testing.assert_allclose(lp01, 2.2, atol=0.05)
 
 
-@pytest.mark.parametrize("width", [0.5e12, 5e12, 14e12, 40e12])
+@pytest.mark.parametrize("width", [0.5e12, pytest.param(5e12, marks=pytest.mark.slow), 14e12, 40e12])
 @pytest.mark.parametrize("power", [1e-6, 1e-3, 0.05])
 def test_no_tilt_is_above_its_bound(width, power):
     for alpha, length in ((0.0, 20e3), (ALPHA, 80e3)):

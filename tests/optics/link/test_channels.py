@@ -81,6 +81,7 @@ def test_channels_alike_have_no_table(cpu, tmp_path):
     assert channel_expectations(run, expected_of(run)) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("of", ["band", "channel"])
 def test_back_propagation_undoes_the_kerr_effect_of_each_channel(cpu, tmp_path, of):
     """Without noise and with strong light, Q² of every channel gains; of the whole band all of it."""
@@ -92,6 +93,7 @@ def test_back_propagation_undoes_the_kerr_effect_of_each_channel(cpu, tmp_path, 
     assert (after - before).min() > (40 if of == "band" else 1)
 
 
+@pytest.mark.slow
 def test_a_step_is_chosen_from_a_window_that_all_channels_fill(cpu):
     """Of 32, 33.6 and 96 GBaud only multiples of 20 symbols: 1020 of 2000, not 1024."""
     rates = {"symbol_rate": [32e9, 33.6e9, 96e9], "symbols": 2000}

@@ -65,6 +65,7 @@ def same(one, other):
         assert np.array_equal(one[key], other[key], equal_nan=key.startswith("received")), key
 
 
+@pytest.mark.slow
 def test_state_and_field_are_read_together(run, tmp_path, monkeypatch):
     """Whatever another process does to the file in between, the position is that of the field."""
     saved = {}

@@ -56,6 +56,7 @@ def linear(folder, name, **options):
     )
 
 
+@pytest.mark.slow
 def test_the_equaliser_replaces_the_known_inverse(tmp_path):
     ideal, mimo = linear(tmp_path, "ideal", receiver=""), linear(tmp_path, "mimo")
     for name in ("back_to_back", "span_2"):

@@ -86,7 +86,9 @@ def mean_power(rows):
 # --- Amplifier noise ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("spans", [1, 2, 5])
+@pytest.mark.parametrize(
+    "spans", [1, pytest.param(2, marks=pytest.mark.slow), pytest.param(5, marks=pytest.mark.slow)]
+)
 def test_noise_of_all_spans_adds_up_in_power(link, spans):
     """Each amplifier makes up for its span: n spans leave n times the noise of one, not n²."""
     noise = noise_of(link, spans)
@@ -94,6 +96,7 @@ def test_noise_of_all_spans_adds_up_in_power(link, spans):
     np.testing.assert_allclose(mean_power(noise), wanted, rtol=5 / math.sqrt(noise.shape[1]))
 
 
+@pytest.mark.slow
 def test_noise_differs_from_span_to_span_and_row_to_row(link):
     one, two = noise_of(link, 1), noise_of(link, 2)
     rows = np.concatenate([one, two - one])  # of the first amplifier, of the second
@@ -102,6 +105,7 @@ def test_noise_differs_from_span_to_span_and_row_to_row(link):
     np.testing.assert_allclose(apart, np.eye(4), atol=5 / math.sqrt(rows.shape[1]))
 
 
+@pytest.mark.slow
 def test_noise_differs_from_mode_to_mode_and_seed_to_seed(link):
     fibre = {"preset": "graded-index-62.5", "groups": 2, "attenuation": "0.2 dB/km", "n2": "0 m^2/W"}
     fibre |= {"dispersion": "paper"}
@@ -118,6 +122,7 @@ def _plain(table):
     return table | {"fibre": table["fibre"] | {"gamma": None, "beta2": None}}
 
 
+@pytest.mark.slow
 def test_gain_beyond_the_loss_multiplies_earlier_noise(link):
     """A gain of 12 dB on 10 dB of loss: signal and noise that are there grow by 2 dB a span."""
     spans, net = 3, 10**0.2
@@ -304,6 +309,7 @@ def test_a_checkpoint_is_due_behind_every_span_but_the_last(link, monkeypatch):
     assert [element for element, behind in saved if behind] == [2, 4]  # fibre and amplifier in turn
 
 
+@pytest.mark.slow
 def test_a_checkpoint_serves_any_number_of_threads(link, tmp_path):
     """Threads change no bit: a resumed run is the one that was begun."""
     output = tmp_path / "out.h5"

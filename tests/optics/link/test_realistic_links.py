@@ -82,7 +82,7 @@ def penalty(result, spans):
 # --- Coupling along the fibre --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("between", [None, "1e-3 1/km"])
+@pytest.mark.parametrize("between", [None, pytest.param("1e-3 1/km", marks=pytest.mark.slow)])
 def test_a_linear_link_has_no_penalty(simulate, between):
     """Six modes over 800 km: the inverse of coupling and delays brings back the sent symbols."""
     coupling = {"between_groups": between} if between else {}
@@ -180,6 +180,7 @@ def test_a_resumed_run_has_the_same_bits(device, tmp_path):
 # --- Mode-dependent gain -------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_gains_of_amplifiers_and_their_inverse(simulate):
     """Zero forcing pays for what was lost: less Q² than without, and exactly known levels."""
     run = settings(link={"mode_dependent_gain": "0.5 dB"})
@@ -257,7 +258,8 @@ def channel_powers(result, run):
     return spectrum.sum(axis=0)[bins].sum(axis=1)
 
 
-@pytest.mark.parametrize("gamma", [0.003e-3, 0.0])
+@pytest.mark.slow
+@pytest.mark.parametrize("gamma", [0.003e-3, pytest.param(0.0, marks=pytest.mark.slow)])
 def test_raman_scattering_against_the_triangular_closed_form(simulate, gamma):
     """Zirngibl 1998: P_i(L) = P_i(0) e^(−αL) · N e^(s P L_eff f_i) / Σ e^(s P L_eff f_j), within 0.1 dB.
 
@@ -285,6 +287,7 @@ def test_raman_scattering_against_the_triangular_closed_form(simulate, gamma):
     assert abs(got - evolution.gain_db()[:, 0]).max() < 0.01
 
 
+@pytest.mark.slow
 def test_loss_and_tilt_over_frequency(simulate):
     changes = merged(WIDE, {"fibre": {"gamma": "0 1/W/km", "attenuation_slope": "0.005 dB/km/THz"}})
     run = settings(**changes)
@@ -350,7 +353,8 @@ def test_symmetric_steps_have_an_exact_inverse(device):
     assert returned(run, device, "blanes_moan", 4000.0) < 1e-11
 
 
-@pytest.mark.parametrize("of", ["band", "channel"])
+@pytest.mark.slow
+@pytest.mark.parametrize("of", ["band", pytest.param("channel", marks=pytest.mark.slow)])
 def test_back_propagation_in_a_run(simulate, of):
     """The band: all of the penalty is gone. A channel by itself: part of it."""
     plain = simulate("plain", **NONLINEAR)["received/span_2/q_squared_db"]
@@ -425,6 +429,7 @@ def on_one_and_two_ranks(run, comm, tmp_path_factory):
     return [read_result(f"{folder}/{name}.h5") for name in ("one", "two")]
 
 
+@pytest.mark.slow
 @pytest.mark.parallel(2)
 def test_ranks_hold_whole_groups_and_agree(comm, tmp_path_factory):
     """Groups of one, two and three modes over two ranks: coupling, gains, Raman scattering, solved back."""
@@ -449,7 +454,7 @@ def test_ranks_hold_whole_groups_and_agree(comm, tmp_path_factory):
 
 
 @pytest.mark.parallel(2)
-@pytest.mark.parametrize("precision", ["double", "single"])
+@pytest.mark.parametrize("precision", ["double", pytest.param("single", marks=pytest.mark.slow)])
 def test_groups_of_two_ranks_couple(comm, tmp_path_factory, precision):
     """Rows travel behind each section; a link and its inverse."""
     coupling = {"between_groups": "1e-2 1/km", "correlation_length": "5 km"}

@@ -68,6 +68,7 @@ def stop_after(steps):
     return Stop()
 
 
+@pytest.mark.slow
 def test_its_result_is_that_of_the_command(file):
     result = run_link(load(file).with_theory(), "python.h5")
     with pytest.raises(SystemExit) as end:
@@ -87,6 +88,7 @@ def test_it_writes_where_the_run_file_says_and_replaces_nothing(file):
     assert os.stat("link.h5").st_ino != before
 
 
+@pytest.mark.slow
 def test_it_goes_on_from_a_checkpoint(file):
     with pytest.raises(KeyboardInterrupt):
         run_link(file, "parts.h5", progress=stop_after(12))

@@ -75,6 +75,7 @@ def test_files_of_others_are_refused(cpu, tmp_path):
         settings([30e3])
 
 
+@pytest.mark.slow
 @pytest.mark.parallel(2)
 def test_rows_of_all_ranks(comm, tmp_path_factory):
     folder = comm.control.bcast(str(tmp_path_factory.mktemp("snapshots")))

@@ -69,6 +69,7 @@ def test_the_step_of_a_penalty(cpu, tmp_path, penalty):
     assert abs(q[4 * step] - q[100.0]).max() > penalty
 
 
+@pytest.mark.slow
 def test_a_run_with_an_automatic_step(cpu, tmp_path):
     run = settings(step="auto:0.1 dB")
     result = simulated(run, cpu, tmp_path / "out.h5")

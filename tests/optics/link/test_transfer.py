@@ -82,6 +82,7 @@ def test_the_delays_of_a_plain_fibre_are_those_of_its_modes():
     assert figures.mode_dependent_loss_db == pytest.approx(0, abs=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pmd", [0.5, 0.1])
 def test_differential_group_delay_is_maxwellian(pmd):
     """Mean PMD √L, and mean square 3π/8 of the mean's: 40 links at 32 frequencies far apart."""

@@ -59,6 +59,7 @@ def test_the_field_of_a_file_is_launched(cpu, tmp_path):
     assert half["received/span_1/q_squared_db"].min() > 200
 
 
+@pytest.mark.slow
 def test_other_files_of_the_same_field(cpu, tmp_path):
     """A NumPy array, and MATLAB's matrix (v7.3): columns first, numbers of a real and an imaginary part."""
     rng = np.random.default_rng(1)
@@ -125,7 +126,9 @@ def test_no_hdf5_file(cpu, tmp_path):
         simulate(settings(waveform=tmp_path / "w.h5"), cpu, tmp_path / "out.h5")
 
 
-@pytest.mark.parametrize("receiver", [{}, {"back_propagation": {"step": 10e3}}])
+@pytest.mark.parametrize(
+    "receiver", [{}, pytest.param({"back_propagation": {"step": 10e3}}, marks=pytest.mark.slow)]
+)
 def test_a_field_off_the_carriers_frequency(cpu, tmp_path, receiver):
     """The frame is found 1 GHz away, also behind the link solved backwards; that of other symbols is not."""
     from wavefabric.optics import Transmitter

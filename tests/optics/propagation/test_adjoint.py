@@ -32,6 +32,17 @@ SPLIT = ("strang", "ssfm_rk4", "blanes_moan")
 ALL = tuple(ADJOINT_STEPS)
 
 
+def on_devices(integrators):
+    """Kernels of a GPU that are emulated take a second: one integrator shows most of what all show."""
+    marks = {"cpu": [], "emulated": [pytest.mark.slow], "cuda": [pytest.mark.gpu]}
+    cases = [
+        pytest.param(device, each, marks=[] if (device, each) == ("emulated", "strang") else marks[device])
+        for device in marks
+        for each in integrators
+    ]
+    return pytest.mark.parametrize(("kernel_device", "integrator"), cases, indirect=["kernel_device"])
+
+
 def random(*shape, seed=0, complex_=False):
     draw = np.random.default_rng(seed).standard_normal((2, *shape))
     return draw[0] + 1j * draw[1] if complex_ else draw[0]
@@ -70,7 +81,7 @@ def written(integrator, direction, factors=None, phases=None, sign=1):
 
 @pytest.mark.parametrize("backward", [False, True])
 @pytest.mark.parametrize("kerr", ["dense", "factored", "svd"])
-@pytest.mark.parametrize("integrator", ALL)
+@on_devices(ALL)
 def test_dot_products(kernel_device, integrator, kerr, backward):
     """⟨y, J δ⟩ = ⟨Jᵀy, δ⟩; J δ by complex steps of an independent implementation."""
     if kernel_device.name != "cpu" and kerr != "factored":
@@ -86,7 +97,7 @@ def test_dot_products(kernel_device, integrator, kerr, backward):
     assert distance(result.output, plain) < 1e-14
 
 
-@pytest.mark.parametrize("integrator", ALL)
+@on_devices(ALL)
 def test_nonlinear_factors(kernel_device, integrator):
     """Of each step and phase group, 0 among them."""
     y, still = random(6, N, complex_=True), np.zeros((6, N), complex)
@@ -104,7 +115,7 @@ def test_nonlinear_factors(kernel_device, integrator):
     assert whole.nonlinear_factors == pytest.approx(spread.nonlinear_factors.sum(axis=1), rel=1e-12)
 
 
-@pytest.mark.parametrize("integrator", SPLIT)
+@on_devices(SPLIT)
 def test_linear_phases(kernel_device, integrator):
     y, still = random(6, N, complex_=True), np.zeros((6, N), complex)
     phases = 0.5 * random(STEPS, 6, N, seed=4)

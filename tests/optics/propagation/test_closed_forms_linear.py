@@ -11,7 +11,7 @@ LENGTH, DT = 50e3, 1e-12
 
 
 @pytest.mark.parametrize("integrator", ALL)
-@pytest.mark.parametrize("kappa_of", ["mode", "group", "row"])
+@pytest.mark.parametrize("kappa_of", ["mode", pytest.param("group", marks=pytest.mark.slow), "row"])
 def test_self_and_cross_phase_modulation_with_loss(cpu, integrator, kappa_of):
     """φ_a = γ Σ_b κ_ab L_eff,b |A_b(0)|², sample by sample, whatever the waveform."""
     rng = np.random.default_rng(5)

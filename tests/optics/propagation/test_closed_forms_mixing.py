@@ -50,7 +50,7 @@ DISPERSIONS = {
 
 
 @pytest.mark.parametrize("integrator", ALL)
-@pytest.mark.parametrize("alpha", [0.0, LOSS])
+@pytest.mark.parametrize("alpha", [pytest.param(0.0, marks=pytest.mark.slow), LOSS])
 @pytest.mark.parametrize("dispersion", DISPERSIONS)
 @pytest.mark.parametrize("lines", [(3, -2, 9), (-4, -4, 5)], ids=["three pumps", "two pumps"])
 def test_four_wave_mixing_of_weak_tones(cpu, integrator, alpha, dispersion, lines):

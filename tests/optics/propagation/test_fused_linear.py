@@ -56,14 +56,9 @@ def check(device, plan, rows):
 #: columns of several stages, and 2²¹ a gap in shared memory.
 SIZES = [
     (16, DOUBLE),
-    (64, SINGLE),
     (210, DOUBLE),
-    (3000, DOUBLE),
-    (4096, DOUBLE),
     (4116, SINGLE),
     (6000, DOUBLE),
-    (16384, SINGLE),
-    (33614, DOUBLE),
 ]
 LENGTHS = [
     2, 3, 16, 64, 98, 210, 3000, 4096, 4116, 6000, 2**13, 12800, 2**14, 3**9, 2 * 7**5, 2**17, 2**21, 2058000,
@@ -80,6 +75,7 @@ def test_kernels(gpu, n, dtype):
     check(gpu, fused_plan(n, dtype), 6 if n < 2**20 else 2)
 
 
+@pytest.mark.slow
 def test_two_rows(gpu):
     for dtype in (DOUBLE, SINGLE):
         check(gpu, fused_plan(64, dtype), 2)
@@ -105,7 +101,11 @@ def small_plan(columns, tile, rows, side, dtype):
 @pytest.mark.parametrize(
     "dtype", [pytest.param(DOUBLE, id="double"), pytest.param(SINGLE, id="single", marks=SLOW)]
 )
-@pytest.mark.parametrize("split", SMALL, ids=lambda split: "{}x{}".format(*split[::2]))
+@pytest.mark.parametrize(
+    "split",
+    [pytest.param(each, marks=[SLOW] * (each not in SMALL[:2])) for each in SMALL],
+    ids=lambda split: "{}x{}".format(*split[::2]),
+)
 def test_other_splits(gpu, split, dtype):
     check(gpu, small_plan(*split, dtype), 6)
 
@@ -119,7 +119,9 @@ def test_small_plans_have_what_is_to_be_tested():
     assert any(plan.columns.points // plan.columns.radices[0] % plan.columns.threads for plan in plans)
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize(
+    "seed", [1, pytest.param(2, marks=pytest.mark.slow), pytest.param(3, marks=pytest.mark.slow)]
+)
 def test_threads_in_any_order(seed):
     """A missing barrier, or two threads at one place, show when other threads come first."""
     for split, dtype in (((54, 2, 96, 3), DOUBLE), ((20, 4, 18, 5), DOUBLE)):
@@ -137,6 +139,7 @@ def test_every_thread_order_gives_the_same_bits():
     assert (outs[0] == outs[1]).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [DOUBLE, SINGLE])
 def test_more_than_four_orders(gpu, dtype):
     coefficients = np.column_stack(
@@ -161,6 +164,7 @@ def test_loss_alone(gpu):
     assert distance(gpu.to_host(A), field * math.exp(-0.25 / 2 * 8)) < 1e-14
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("n", "error", "drift"), [(64, 7e-6, 4e-6), (1008, 1e-5, 4e-6)])
 def test_many_steps_in_single_precision(gpu, n, error, drift):
     """Roundings differ from step to step and average out: constants and factors have no bias that adds up."""
@@ -206,6 +210,7 @@ extern "C" __global__ void places(Complex *field, int *first, int *here) {
 """
 
 
+@pytest.mark.slow
 def test_threads_without_a_column_read_inside_the_field():
     """Two rows in tiles of eight columns, the last of them with two."""
     plan = small_plan(54, 8, 42, 3, DOUBLE)
@@ -226,7 +231,10 @@ extern "C" __global__ void turn(const double *x, double *s, double *c, int n) {
 """
 
 
-@pytest.mark.parametrize(("dtype", "allowed"), [(SINGLE, 4e-12), (DOUBLE, 1e-15)])
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("dtype", "allowed"), [(SINGLE, 4e-12), pytest.param(DOUBLE, 1e-15, marks=pytest.mark.slow)]
+)
 def test_sine_and_cosine(dtype, allowed):
     """In single precision by polynomials, of π times a number: every quarter, both signs, many turns."""
     text = sources(fused_plan(16, dtype)) + SINE
@@ -238,6 +246,7 @@ def test_sine_and_cosine(dtype, allowed):
     assert abs(c - np.cos(angle)).max() < allowed
 
 
+@pytest.mark.slow
 def test_single_precision_neither_gains_nor_loses(gpu):
     """What every step does alike adds up: with plainly rounded constants an amplitude loses 8e-8 a time."""
     n, rows = 4096, 32
@@ -257,6 +266,7 @@ extern "C" __global__ void products(Complex *v, const double *s, const double *c
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("dtype", "allowed"), [(SINGLE, 4e-9), (DOUBLE, 1e-17)])
 def test_factors_of_the_transfer_function_have_no_bias(dtype, allowed):
     """Errors of many products with one factor average out."""

@@ -21,7 +21,12 @@ from wavefabric.runtime.device import get_device
 from wavefabric.runtime.kernels.cpu_launch import CpuKernels, CpuLauncher
 from wavefabric.runtime.kernels.table import kernel_table
 
-DEVICES = ["cpu 1", "cpu 2", "emulated", pytest.param("cuda", marks=pytest.mark.gpu)]
+DEVICES = [
+    "cpu 1",
+    pytest.param("cpu 2", marks=pytest.mark.slow),
+    "emulated",
+    pytest.param("cuda", marks=pytest.mark.gpu),
+]
 #: (rows, samples): one tile, less than a tile, several tiles with a rest.
 SIZES = [(2, 1037), (6, 13), (6, 2100), (30, 1037)]
 FORMS = ["dense", "factored", "svd"]
@@ -84,7 +89,11 @@ class Case:
         assert error < (tolerance or TOLERANCE[self.dtype])
 
 
-@pytest.fixture(scope="module", params=SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(each, marks=[pytest.mark.slow] * (each in SIZES[1:3])) for each in SIZES],
+    ids=lambda size: f"{size[0]}x{size[1]}",
+)
 def size(request):
     return request.param
 

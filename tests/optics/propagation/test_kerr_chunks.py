@@ -14,7 +14,12 @@ from wavefabric.optics.propagation.operators import (
     ROTATE_RK4,
 )
 
-DEVICES = ["cpu 1", "cpu 2", "emulated", pytest.param("cuda", marks=pytest.mark.gpu)]
+DEVICES = [
+    "cpu 1",
+    pytest.param("cpu 2", marks=pytest.mark.slow),
+    "emulated",
+    pytest.param("cuda", marks=pytest.mark.gpu),
+]
 #: Rows of each own phase group; samples a row; the chunk (first sample, samples).
 CASES = [
     ([2], 37, (0, 37)),
@@ -104,7 +109,10 @@ class Case:
         return out
 
 
-@pytest.fixture(params=CASES, ids=lambda c: f"{len(c[0])}x{c[1]}")
+@pytest.fixture(
+    params=[pytest.param(each, marks=[pytest.mark.slow] * (each in CASES[:2])) for each in CASES],
+    ids=lambda c: f"{len(c[0])}x{c[1]}",
+)
 def shape(request):
     return request.param
 
@@ -205,6 +213,7 @@ def test_rotate(case, kernels):
     case.check_field(A, case.a, case.a * np.exp(-1.3j * case.rows(rate)))
 
 
+@pytest.mark.slow
 def test_rotation_keeps_the_precision_of_small_phases(device, kernels):
     """Where 1 + iφ rounds to 1 in the real part, the imaginary part of a real field is φ itself."""
     case = Case(device, kernels, [1, 1], 1400, (0, 1400), np.complex64)

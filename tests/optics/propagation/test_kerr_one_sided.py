@@ -117,8 +117,10 @@ class Case:
 @pytest.mark.parametrize(
     "dtype", [np.complex128, pytest.param(np.complex64, marks=pytest.mark.slow)], ids=["double", "single"]
 )
-@pytest.mark.parametrize("sizes", RANKS)
-@pytest.mark.parametrize("n", [16, 100])
+@pytest.mark.parametrize(
+    "sizes", [pytest.param(each, marks=[pytest.mark.slow] * (each in ("two", "dense"))) for each in RANKS]
+)
+@pytest.mark.parametrize("n", [pytest.param(16, marks=pytest.mark.slow), 100])
 def test_a_step_and_a_rotation(one_sided_ranks, sizes, n, dtype):
     """All operators one after another, three of them more than once: slots and counters go on."""
     case = Case(RANKS[sizes], n, dtype)
@@ -227,6 +229,7 @@ def test_what_others_send_may_be_left_out(one_sided_ranks):
     case.check(A, K)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("one_sided_ranks", ["emulated"], indirect=True)
 def test_more_parts_than_shared_memory_has_space_for(one_sided_ranks, monkeypatch):
     """The last lot of them is not whole."""
@@ -238,7 +241,7 @@ def test_more_parts_than_shared_memory_has_space_for(one_sided_ranks, monkeypatc
     case.check(A, K)
 
 
-@pytest.mark.parametrize("dtype", [np.complex128, np.complex64])
+@pytest.mark.parametrize("dtype", [np.complex128, pytest.param(np.complex64, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("one_sided_ranks", ["emulated"], indirect=True)
 def test_what_is_not_a_number_reaches_all_ranks(one_sided_ranks, dtype):
     """Also where all its bits are set, as in CUDA's own; other samples are as they were."""
@@ -250,6 +253,7 @@ def test_what_is_not_a_number_reaches_all_ranks(one_sided_ranks, dtype):
     assert np.isnan(A[:, 7]).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("one_sided_ranks", ["emulated"], indirect=True)
 def test_marks_do_not_make_powers_smaller_on_average(one_sided_ranks):
     """An error of one sign would add up: in single precision 3e-8 to 6e-8 of each power."""

@@ -52,6 +52,7 @@ def calls_of(most):
         yield from product(product((1, 2), range(1, most + 1)), repeat=number)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ranks", [2, 3])
 def test_no_power_is_overwritten_before_it_is_read(ranks):
     assert not [calls for calls in calls_of(5 if ranks == 2 else 3) if faults(calls, ranks, _SLOTS)]

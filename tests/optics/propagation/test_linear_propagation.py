@@ -58,6 +58,7 @@ def table_of(device, n, dtype, rows):
 # --- Both ways --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [DOUBLE, SINGLE])
 def test_both_ways_agree(gpu, dtype):
     field = draw(6, 210, dtype)
@@ -155,6 +156,7 @@ class CapturingDevice(EmulatedDevice):
         return repeated_as_captured(self.operators.propagation, work)
 
 
+@pytest.mark.slow
 def test_captured_steps_when_lengths_give_way():
     """Four lengths a step, four more to measure its error: when one is gone, a step is captured again."""
     outs = []
@@ -243,7 +245,11 @@ BETA = np.array(
 )
 
 
-@pytest.mark.parametrize(("dtype", "allowed"), [(DOUBLE, 1e-13), (SINGLE, 2e-6)], ids=["double", "single"])
+@pytest.mark.parametrize(
+    ("dtype", "allowed"),
+    [(DOUBLE, 1e-13), pytest.param(SINGLE, 2e-6, marks=pytest.mark.slow)],
+    ids=["double", "single"],
+)
 @pytest.mark.parametrize("integrator", ALL)
 @pytest.mark.parametrize("apart", [False, True], ids=["", "polarisations-apart"])
 def test_integrators(cpu, gpu, integrator, dtype, allowed, apart):

@@ -74,6 +74,7 @@ def test_dropped_singular_values_bound_the_error(sizes, rank, seed, tolerance):
     assert (error <= (largest + round_off) * np.linalg.norm(total, axis=0)).all()
 
 
+@pytest.mark.slow
 @given(groups, st.integers(1, 3), seeds)
 @settings(max_examples=60)
 def test_auto_is_cheapest_and_exact(sizes, rank, seed):

@@ -78,7 +78,10 @@ def test_the_answer_is_that_of_one_rank(transports, cpu, monkeypatch, integrator
     assert bool(sent) == arrays
 
 
-@pytest.mark.parametrize("n", [96, 100])  # whole tiles, and the last one is not
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "n", [pytest.param(96, marks=pytest.mark.slow), 100]
+)  # whole tiles, and the last one is not
 def test_memory_of_slots_is_counted(transports, monkeypatch, n):
     monkeypatch.setenv("WAVEFABRIC_PROTOCOL", "signals")
 
@@ -99,6 +102,7 @@ def test_memory_of_slots_is_counted(transports, monkeypatch, n):
         assert counted == taken > 0
 
 
+@pytest.mark.slow
 def test_steps_do_not_follow_from_what_has_not_come(transports, monkeypatch):
     """A rank that did not come is named, before a phase is too large or too small."""
     monkeypatch.setenv("WAVEFABRIC_PROTOCOL", "signals")

@@ -62,8 +62,10 @@ def check_answer(comm, device, integrator, exchange, split, chunks):
 
 
 @pytest.mark.parallel(2)
-@pytest.mark.parametrize("exchange", ["dense", "factored"])
-@pytest.mark.parametrize("integrator", ALL)
+@pytest.mark.parametrize("exchange", [pytest.param("dense", marks=pytest.mark.slow), "factored"])
+@pytest.mark.parametrize(
+    "integrator", [pytest.param(each, marks=[pytest.mark.slow] * (each not in ALL[::2])) for each in ALL]
+)
 def test_the_answer_does_not_depend_on_the_ranks(comm, device, integrator, exchange):
     for chunks, split in zip((3, 1), SPLITS[2], strict=True):
         check_answer(comm, device, integrator, exchange, split, chunks)
@@ -122,9 +124,9 @@ def test_exchanges_of_a_step_are_those_of_the_page(comm, device, monkeypatch):
     ("integrator", "control"),
     [
         ("rk4ip", {"step": 100.0}),
-        ("rk4ip", {"max_phase": 0.05}),
-        ("strang", {"max_phase": 0.02}),
-        ("ssfm_agrawal", {"max_phase": 0.02}),
+        pytest.param("rk4ip", {"max_phase": 0.05}, marks=pytest.mark.slow),
+        pytest.param("strang", {"max_phase": 0.02}, marks=pytest.mark.slow),
+        pytest.param("ssfm_agrawal", {"max_phase": 0.02}, marks=pytest.mark.slow),
         ("erk43ip", {"tolerance": 1e-8}),
     ],
 )

@@ -42,6 +42,7 @@ class Marker(Strang):
     step = end = begin
 
 
+@pytest.mark.slow
 @given(st.floats(1.0, 1e6), st.integers(1, 20000))
 def test_fixed_steps_end_at_the_end(length, total):
     """The last z is the length to the last bit: the propagation waits for it."""
@@ -120,6 +121,7 @@ def test_tighter_tolerances_pay(cpu):
     assert steps[0] < steps[1] < steps[2]
 
 
+@pytest.mark.slow
 def test_a_step_that_is_too_long_is_taken_again(cpu):
     # A pulse that meets another only on the way: the step must shrink there.
     t = (np.arange(512) - 256) * 2e-12

@@ -127,6 +127,7 @@ def test_standard_fibres_by_name(written, name):
     same(changed[0], at_frequency(other, centre))
 
 
+@pytest.mark.slow
 def test_om4_is_solved_at_the_channels(written):
     fibre, _ = built(written('preset = "OM4"\ngroups = 2', "352 THz"))
     assert fibre.modes == 3

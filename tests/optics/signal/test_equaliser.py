@@ -48,7 +48,14 @@ def mean_db(result):
     return 10 * np.log10((10 ** (result.q_squared_db / 10)).mean())
 
 
-@pytest.mark.parametrize(("modulation", "taps"), [("qpsk", 16), ("16qam", 32), ("gaussian", 32)])
+@pytest.mark.parametrize(
+    ("modulation", "taps"),
+    [
+        ("qpsk", 16),
+        pytest.param("16qam", 32, marks=pytest.mark.slow),
+        pytest.param("gaussian", 32, marks=pytest.mark.slow),
+    ],
+)
 def test_coupling_and_delays_are_undone(modulation, taps):
     transmitter, field = transmit(8192, 2, modulation)
     far = coupled(field, transmitter.grid, 5, 0.7)
@@ -86,7 +93,8 @@ def test_six_modes_of_coupled_sections_cost_nothing_in_quality():
     )
 
 
-@pytest.mark.parametrize("snr_db", [8.0, 18.0])
+@pytest.mark.slow
+@pytest.mark.parametrize("snr_db", [8.0, pytest.param(18.0, marks=pytest.mark.slow)])
 def test_mode_dependent_loss_against_its_singular_values(snr_db):
     """The best linear receiver has the ratio 1/[(1 + snr HᴴH)⁻¹]_kk − 1, H = U S V with delays outside.
 
@@ -124,7 +132,8 @@ def test_decisions_lessen_what_short_training_costs():
     assert short < trained
 
 
-@pytest.mark.parametrize("phase", ["auto", "blind-search"])
+@pytest.mark.slow
+@pytest.mark.parametrize("phase", ["auto", pytest.param("blind-search", marks=pytest.mark.slow)])
 def test_lasers_and_coupling_together(phase):
     """Taps and phase are estimated in turn: as good as one laser of that width without coupling."""
     width = 1e-5 * RATE / 2
@@ -153,7 +162,8 @@ def test_channels_are_equalised_the_same_whatever_the_memory(monkeypatch):
     np.testing.assert_array_equal(result.points[1, 2], small.points[1, 2])
 
 
-@pytest.mark.parametrize("phase", ["auto", "blind-search"])
+@pytest.mark.slow
+@pytest.mark.parametrize("phase", ["auto", pytest.param("blind-search", marks=pytest.mark.slow)])
 def test_devices_and_threads_agree(device, phase):
     """One thread, or a GPU, against all threads of the CPU: of lasers, equaliser, phase and rates."""
     transmitter, field = transmit(2048, 3, "16qam", channels=2, linewidth=1e5)

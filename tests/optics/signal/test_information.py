@@ -42,7 +42,12 @@ def test_qpsk_is_twice_the_capacity_of_binary_antipodal_signals(snr_db):
 
 
 @pytest.mark.parametrize(
-    ("name", "snr_db"), [("16qam", 3.0), ("16qam", 10.0), pytest.param("64qam", 12.0, marks=pytest.mark.slow)]
+    ("name", "snr_db"),
+    [
+        ("16qam", 3.0),
+        pytest.param("16qam", 10.0, marks=pytest.mark.slow),
+        pytest.param("64qam", 12.0, marks=pytest.mark.slow),
+    ],
 )
 def test_qam_against_an_integral_over_the_plane(name, snr_db):
     """From the definitions, with all points and all labels, on a grid of the received plane."""

@@ -67,7 +67,7 @@ def test_the_transmitted_phase_is_that_of_the_laser_in_all_modes():
     assert (abs(parts[3]) ** 2).mean() == pytest.approx(3e-3, rel=0.05)
 
 
-@pytest.mark.parametrize("parts", [(1, 0), (0, 1), (0.5, 0.5)])
+@pytest.mark.parametrize("parts", [(1, 0), pytest.param((0, 1), marks=pytest.mark.slow), (0.5, 0.5)])
 @pytest.mark.parametrize(("per_symbol", "window"), [(1e-4, 32), (1e-5, 256)])
 def test_what_a_sliding_window_leaves_of_the_walk(parts, per_symbol, window):
     """A mean over n neighbours misses the walk by 2πΔνT (n² − 1)/(12 n) rad²; noise is not changed."""
@@ -113,6 +113,7 @@ def test_sums_beyond_the_ends(size):
     np.testing.assert_allclose(got, np.array(expected).T, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_dispersion_turns_the_oscillators_phase_noise_into_noise():
     """Equalisation-enhanced phase noise: frequencies of a symbol meet a walk over T = 2π|β₂|LR.
 

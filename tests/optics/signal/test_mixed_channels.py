@@ -62,7 +62,7 @@ def test_channels_alike_keep_their_random_streams():
     assert noisy[0].q_squared_db[0, 0] == pytest.approx(noisy[1].q_squared_db[0, 0], abs=1e-9)
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_noise_passes_each_matched_filter(seed):
     """Q² = OSNR × 12.5 GHz over the channel's symbol rate; the bit errors are those of this ratio."""
     transmitter = mixed(seed=seed)

@@ -164,7 +164,14 @@ def test_fourth_power_and_data_aided_agree():
     assert abs(blind.penalty_db(aided)).max() < 0.02
 
 
-@pytest.mark.parametrize(("name", "osnr_db"), [("qpsk", 8.0), ("qpsk", 20.0), ("16qam", 20.0)])
+@pytest.mark.parametrize(
+    ("name", "osnr_db"),
+    [
+        ("qpsk", 8.0),
+        pytest.param("qpsk", 20.0, marks=pytest.mark.slow),
+        pytest.param("16qam", 20.0, marks=pytest.mark.slow),
+    ],
+)
 def test_the_phase_window_does_not_bias_q(name, osnr_db):
     transmitter = qpsk(constellation=name, grid=WdmGrid.centred(193.4e12, 50e9, 3, 32e9, 8, 8192))
     field = sent(transmitter, 8)

@@ -51,7 +51,17 @@ def test_symbols_sent_have_these_shares():
     assert Receiver(transmitter).receive(CPU, field).evm.max() < 1e-12
 
 
-@pytest.mark.parametrize("name", ["16qam", "64qam", "64qam:5 bit", "256qam:7 bit", "256qam", "1024qam"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "16qam",
+        pytest.param("64qam", marks=pytest.mark.slow),
+        pytest.param("64qam:5 bit", marks=pytest.mark.slow),
+        pytest.param("256qam:7 bit", marks=pytest.mark.slow),
+        pytest.param("256qam", marks=pytest.mark.slow),
+        "1024qam",
+    ],
+)
 def test_errors_and_rates_counted_in_noise(name):
     """Bit errors within 2 % of the closed form; MI and GMI of samples within 0.01 bit of the quadrature."""
     snr = 10 ** (np.log2(Constellation(name).entropy) * 0.5)

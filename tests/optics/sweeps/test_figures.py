@@ -108,6 +108,7 @@ def test_penalty_over_distance(make, payload, q):
         np.testing.assert_allclose(line.get_ydata(), penalty.mean((0, 2, 3)))
 
 
+@pytest.mark.slow
 def test_no_penalty_without_noise(make, payload, q, tmp_path):
     assert [path.name for path in plot_sweep(make(payload))] == [
         "out-q-squared-db-over-launch-power.png", "out-penalty-db-over-distance.png",

@@ -29,6 +29,7 @@ def test_each_rank_runs_points_of_its_own(comm, shared_run_file, monkeypatch):
     comm.control.barrier()
 
 
+@pytest.mark.slow
 @pytest.mark.parallel(2)
 def test_all_ranks_run_each_point(comm, shared_run_file):
     folder, axes = shared_run_file.parent, {"signal.launch_power": "0:4:4 dBm"}

@@ -53,7 +53,10 @@ def dense(transmitter, channel):
     return total
 
 
-@pytest.mark.parametrize("channel", [0, 1, 2])
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "channel", [pytest.param(0, marks=pytest.mark.slow), 1, pytest.param(2, marks=pytest.mark.slow)]
+)
 def test_gaussian_symbols_against_a_dense_sum(channel):
     """Three rates and roll-offs, unlike powers: the smallest spectrum beside and inside the widest."""
     ours = nonlinear_interference(FIBRE, sent(), Spans(80e3))[0, channel]
@@ -95,6 +98,7 @@ def test_noise_is_that_of_each_matched_filter():
     np.testing.assert_allclose(last.loaded[0] / last.signal[0], RATES / 12.5e9 / 100, rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_a_run_of_mixed_channels_meets_theory(cpu, tmp_path):
     """32, 64 and 96 GBaud with QPSK, 16-QAM, 64-QAM: Q² of each channel within 0.3 dB after each span."""
     signal = {

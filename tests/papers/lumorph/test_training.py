@@ -233,6 +233,7 @@ def test_orders_of_calls_of_few_gpus(monkeypatch, numbers):
     assert pipeline["several"] > 0
 
 
+@pytest.mark.slow
 def test_claims_about_training():
     kept = json.loads(Path(figure11.__file__).with_suffix(".json").read_text())
     assert [line["holds"] for line in claims.claims({"figure11": kept})[-2:]] == [

@@ -12,6 +12,7 @@ ROOT = Path(__file__).parents[3]
 STORED = json.loads((ROOT / "papers/nccl/published_busbw.json").read_text())
 
 
+@pytest.mark.slow
 def test_a100s_with_four_and_eight_adapters_are_within_15_percent():
     result = published_busbw.figure(machines="A100")
     assert len(result["rows"]) == result["near"] == 10

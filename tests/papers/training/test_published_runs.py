@@ -36,6 +36,7 @@ def test_models_have_their_parameters():
         assert module.graph(BY_NAME[key]).parameters == pytest.approx(parameters, rel=0.03)
 
 
+@pytest.mark.slow
 def test_every_run_fits_the_gpus():
     for one in RUNS[::4]:
         strategy = module.workload(one).strategy

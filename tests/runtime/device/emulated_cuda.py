@@ -28,7 +28,8 @@ from wavefabric.base.system.user_cache import cache_directory
 
 HEADER = Path(__file__).with_name("emulated_cuda.h")
 _PARTS = (HEADER, HEADER.with_name("emulated_cuda_math.h"), Path(__file__))
-_FLAGS = ("-std=c++17", "-O1", "-w", "-fPIC", "-fvisibility=hidden", "-fno-exceptions")
+# Most are launched once on small fields: to optimise them would take longer than it saves.
+_FLAGS = ("-std=c++17", "-O0", "-w", "-fPIC", "-fvisibility=hidden", "-fno-exceptions")
 _FLAGS += ("-fno-strict-aliasing", "-fno-threadsafe-statics")
 _BEGIN = "int emulated_source_begins;"
 _GUARD = 4096
@@ -297,7 +298,7 @@ def _compiled(source: str, definitions: tuple[str, ...]) -> str:
     compiler = find_compiler()
     macros = [option[2:].partition("=") for option in definitions if option.startswith("-D")]
     lines = [f"#define {name} {value if equals else 1}" for name, equals, value in macros]
-    text = "\n".join([f'#include "{HEADER}"', "#define EMULATED_CUDA 1", _BEGIN, *lines, "", source])
+    text = "\n".join([f'#include "{HEADER.name}"', "#define EMULATED_CUDA 1", _BEGIN, *lines, "", source])
     parts = (*(part.read_text("utf-8") for part in _PARTS), *_FLAGS, compiler, os.uname().machine, text)
     key = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
     library = cache_directory("emulated_cuda") / f"{key}.so"
@@ -310,7 +311,7 @@ def _compiled(source: str, definitions: tuple[str, ...]) -> str:
 
 
 def _compile(compiler: str, text: str, library: Path) -> None:
-    preprocessed = _run([compiler, *_FLAGS[:1], "-E", "-x", "c++", "-"], text)
+    preprocessed = _run([compiler, *_FLAGS[:1], f"-I{HEADER.parent}", "-E", "-x", "c++", "-"], text)
     with tempfile.TemporaryDirectory(dir=library.parent) as directory:
         made = Path(directory) / "made.so"
         command = [compiler, *_FLAGS, "-shared", "-x", "c++-cpp-output", "-", "-o", str(made)]

@@ -17,7 +17,7 @@ TOLERANCE = {np.complex128: 3e-15, np.complex64: 6e-7}
 DTYPES = pytest.mark.parametrize("dtype", TOLERANCE, ids=["double", "single"])
 
 
-@pytest.fixture(params=["cpu 1", "cpu 2"])
+@pytest.fixture(params=[pytest.param("cpu 1", marks=pytest.mark.slow), "cpu 2"])
 def device(request):
     return opened(request.param)
 

@@ -46,13 +46,14 @@ def test_sum_with_barriers(seed):
     assert np.array_equal(block_sums("__syncthreads()", seed), wanted)
 
 
-@pytest.mark.parametrize("barrier", ["", "__syncwarp()"])
+@pytest.mark.parametrize("barrier", ["", pytest.param("__syncwarp()", marks=pytest.mark.slow)])
 def test_a_missing_barrier_shows(barrier):
     """Sums of what has not been written are NaN: shared memory begins so, in every block."""
     assert not np.array_equal(block_sums(barrier), block_sums("__syncthreads()"))
     assert not np.array_equal(block_sums(barrier, seed=1), block_sums(barrier))
 
 
+@pytest.mark.slow
 def test_shared_memory_is_new_to_every_block():
     source = """
     template <class T> __device__ __forceinline__ T *space() { __shared__ T values[2]; return values; }
@@ -81,13 +82,14 @@ extern "C" __global__ void shuffle(const T *x, T *out) {
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("letter", "dtype"),
     [
         ("float", np.float32),
-        ("double", np.float64),
-        ("int", np.int32),
-        ("unsigned", np.uint32),
+        pytest.param("double", np.float64, marks=pytest.mark.slow),
+        pytest.param("int", np.int32, marks=pytest.mark.slow),
+        pytest.param("unsigned", np.uint32, marks=pytest.mark.slow),
         ("float2", "c8"),
     ],
 )
@@ -102,6 +104,7 @@ def test_shuffles(letter, dtype):
     assert np.array_equal(out[3], np.where(lanes % 8 >= 3, lanes - 3, lanes))
 
 
+@pytest.mark.slow
 def test_lanes_that_are_not_named_show_nothing():
     source = """
     extern "C" __global__ void halves(float *out, unsigned *votes) {
@@ -123,6 +126,7 @@ def test_lanes_that_are_not_named_show_nothing():
     assert (votes[16:31] == 0x2AAA0000).all()
 
 
+@pytest.mark.slow
 def test_barriers_that_count():
     source = """
     extern "C" __global__ void count(int *out) {
@@ -138,6 +142,7 @@ def test_barriers_that_count():
     assert (out[40:] == 0).all()
 
 
+@pytest.mark.slow
 def test_atomics_and_constants():
     source = """
     __constant__ int weights[3] = {1, 10, 100};
@@ -205,6 +210,7 @@ def moved(by, n=4, to=None, seed=0):
     return to
 
 
+@pytest.mark.slow
 def test_structures_and_scalars():
     assert moved(1).tolist() == [0, 2, 4, 6, 8, 0, 0, 0]
     out = np.ones(8)
@@ -231,6 +237,7 @@ def test_writing_to_what_is_read_only_is_reported():
         moved(0, to=out)
 
 
+@pytest.mark.slow
 def test_arguments_that_overlap_stay_one_memory():
     source = """
     extern "C" __global__ void chain(double *a, const double *b) { a[1] = 7; a[0] = b[0]; }
@@ -240,6 +247,7 @@ def test_arguments_that_overlap_stay_one_memory():
     assert memory.tolist() == [7, 7, 0]
 
 
+@pytest.mark.slow
 def test_shared_memory_has_its_size():
     source = """
     extern "C" __global__ void fill(int n) {

@@ -128,7 +128,7 @@ def test_bad_seeds(seed):
         philox.check_seed(seed)
 
 
-@pytest.mark.parametrize("dtype", [np.complex128, np.complex64])
+@pytest.mark.parametrize("dtype", [np.complex128, pytest.param(np.complex64, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", ["emulated", pytest.param("cuda", marks=pytest.mark.gpu)])
 def test_cuda_gives_the_same_numbers(cpu, name, dtype):
     cuda = EmulatedDevice() if name == "emulated" else get_device("cuda")

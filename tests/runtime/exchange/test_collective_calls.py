@@ -127,7 +127,16 @@ def test_every_operation_shape_dtype_and_algorithm(comm):
 
 
 @pytest.mark.parallel([2, 3, 4])
-@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "complex64", "complex128"])
+@pytest.mark.parametrize(
+    "dtype",
+    [
+        "float16",
+        pytest.param("float32", marks=pytest.mark.slow),
+        pytest.param("float64", marks=pytest.mark.slow),
+        pytest.param("complex64", marks=pytest.mark.slow),
+        "complex128",
+    ],
+)
 def test_sums_have_the_same_bits_on_all_ranks_and_in_every_run(comm, dtype):
     parts = [np.random.default_rng(rank).normal(size=37).astype(dtype) for rank in range(comm.size)]
     for options in _algorithms("all-reduce", comm.size):

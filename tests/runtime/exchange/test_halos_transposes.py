@@ -61,7 +61,12 @@ def test_boxes_arrive(comm, dtype, fields, weighted):
 
 @pytest.mark.parametrize("fields", [1, 3])
 @pytest.mark.parametrize(
-    ("dtype", "weighted"), [(np.float32, True), (np.float64, True), (np.complex128, False)]
+    ("dtype", "weighted"),
+    [
+        (np.float32, True),
+        pytest.param(np.float64, True, marks=pytest.mark.slow),
+        pytest.param(np.complex128, False, marks=pytest.mark.slow),
+    ],
 )
 def test_boxes_of_one_rank(kernel_device, dtype, fields, weighted):
     _check(solo(kernel_device), dtype, fields, weighted)
@@ -72,7 +77,15 @@ def test_boxes_must_match():
         Message(0, 1, _box((0, 1), (0, 2), (0, 3)), _box((0, 1), (0, 2), (0, 4)))
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.complex64, np.complex128])
+@pytest.mark.parametrize(
+    "dtype",
+    [
+        np.float32,
+        pytest.param(np.float64, marks=pytest.mark.slow),
+        pytest.param(np.complex64, marks=pytest.mark.slow),
+        np.complex128,
+    ],
+)
 def test_pack_and_unpack_are_inverse(kernel_device, dtype):
     device = kernel_device
     kernels = device.kernels("wavefabric.runtime.exchange.pack")

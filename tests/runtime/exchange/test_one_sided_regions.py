@@ -118,6 +118,7 @@ def one_each_direction(size):
     ]
 
 
+@pytest.mark.slow
 def test_a_rank_that_does_not_send_is_named(transports, monkeypatch):
     """And what has not come is not written."""
     monkeypatch.setenv("WAVEFABRIC_PROTOCOL", "signals")
@@ -143,6 +144,7 @@ def test_a_rank_that_does_not_send_is_named(transports, monkeypatch):
     assert together(transports, "p2p", 2, work, make=EmulatedGpu)[0]
 
 
+@pytest.mark.slow
 def test_what_goes_one_way_alone_is_copied(transports, monkeypatch):
     """Nothing would say that there is space again."""
     monkeypatch.setenv("WAVEFABRIC_PROTOCOL", "signals")

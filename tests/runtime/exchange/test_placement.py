@@ -142,6 +142,7 @@ def test_few_ranks_stay_together():
     assert result.crossing == 0
 
 
+@pytest.mark.slow
 def test_search_beyond_eight_finds_the_known_best():
     """A ring of 16 over two sockets of 8 that alternate: two cuts, both ways."""
     topology = parse(smi_table(lambda i, j: "PIX" if i % 2 == j % 2 else "SYS", 16))

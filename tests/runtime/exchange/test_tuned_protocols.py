@@ -141,6 +141,7 @@ def test_what_cannot_serve_here_is_not_taken(transports, transport, gpus):
         assert seen == {None}
 
 
+@pytest.mark.slow
 def test_without_a_tuning_and_with_a_named_algorithm_the_transport_chooses(transports):
     def work(comm, **options):
         seen = watched(comm)

@@ -313,6 +313,7 @@ def test_transforms(device, configuration, real):
     check(kernels(device, real), configuration, real)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(1, 5))
 def test_threads_in_any_order(seed):
     chosen = OnTheCpu("double", CONFIGURATIONS + ROWS, seed)

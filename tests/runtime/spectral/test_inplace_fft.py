@@ -218,6 +218,7 @@ def test_transforms(device, configuration, real):
     check(kernels(device, real, configuration.layout), configuration, real)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(1, 5))
 def test_threads_in_any_order(seed):
     """One barrier a stage is enough: values change hands at places that only one thread reads."""
@@ -296,6 +297,7 @@ def each_radix(values):
         at += radix
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("real", "allowed"), [("float", 6e-8), ("double", 6e-16)])
 def test_powers(real, allowed):
     """a[k] <- a[k] w^k, to about one rounding of the field's type."""
@@ -344,7 +346,8 @@ extern "C" __global__ void rows(int *out) { note<Rows>(out, Rows::row()); }
 """
 
 
-@pytest.mark.parametrize("gap", [0, 4])
+@pytest.mark.slow
+@pytest.mark.parametrize("gap", [0, pytest.param(4, marks=pytest.mark.slow)])
 def test_places_in_shared_memory(gap):
     """Columns side by side, rows one after another, and an empty place after so many points."""
     module = Module(SOURCE + ADDRESSES_IN_MEMORY, ("-DREAL=float", f"-DEMPTY={gap}"))

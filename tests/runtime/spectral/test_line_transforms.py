@@ -18,15 +18,16 @@ from wavefabric.runtime.spectral.line_transforms import LineTransforms, pitch
 SHAPES = [
     (4, 6, 8),
     (5, 7, 9),
-    (12, 10, 3),
-    (2, 16, 10),
-    (1, 1, 4),
     (1, 1, 1),
-    (3, 1, 40),
-    (40, 1, 3),
     (33, 17, 34),
+    (70, 1, 26),
+    (9, 64, 19),
+    (2, 1, 137),
 ]
-SHAPES += [(70, 1, 26), (9, 64, 19), (1, 1, 210), (2, 1, 137)]
+SHAPES += [
+    pytest.param(shape, marks=pytest.mark.slow)
+    for shape in ((12, 10, 3), (2, 16, 10), (1, 1, 4), (3, 1, 40), (40, 1, 3), (1, 1, 210))
+]
 TOLERANCE = {np.float64: 2e-15, np.float32: 6e-7}
 DTYPES = pytest.mark.parametrize("dtype", [np.float64, np.float32], ids=["double", "single"])
 
@@ -150,7 +151,19 @@ def test_gradient_columns(cpu, shape, dtype):
     case.check(s1[..., : case.count], np.fft.ifft(along_z, axis=0, norm="forward"))
 
 
-@pytest.mark.parametrize("points", [64, 100, 96, 128, 144, 256, 350, 1001])
+@pytest.mark.parametrize(
+    "points",
+    [
+        64,
+        pytest.param(100, marks=pytest.mark.slow),
+        pytest.param(96, marks=pytest.mark.slow),
+        pytest.param(128, marks=pytest.mark.slow),
+        pytest.param(144, marks=pytest.mark.slow),
+        pytest.param(256, marks=pytest.mark.slow),
+        pytest.param(350, marks=pytest.mark.slow),
+        1001,
+    ],
+)
 def test_single_precision_neither_gains_nor_loses_energy(cpu, points):
     """A gain of a transform would act in every step of a long run alike."""
     case = Lines(cpu, (points, 1, 64), np.float32)

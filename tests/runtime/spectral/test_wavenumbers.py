@@ -15,7 +15,9 @@ def waves(n):
 
 
 @pytest.mark.parametrize("n", SIZES)
-@pytest.mark.parametrize("shift", [0.0, 0.5, -0.5, 0.3])
+@pytest.mark.parametrize(
+    "shift", [0.0, pytest.param(0.5, marks=pytest.mark.slow), pytest.param(-0.5, marks=pytest.mark.slow), 0.3]
+)
 def test_derivative_is_exact_for_plane_waves(n, shift):
     x = D * np.arange(n)
     for m in waves(n):
@@ -28,7 +30,10 @@ def test_derivative_is_exact_for_plane_waves(n, shift):
 
 
 @pytest.mark.parametrize("n", SIZES)
-@pytest.mark.parametrize("shift", [0.5, -0.5, 0.25, 1.0])
+@pytest.mark.parametrize(
+    "shift",
+    [0.5, pytest.param(-0.5, marks=pytest.mark.slow), pytest.param(0.25, marks=pytest.mark.slow), 1.0],
+)
 def test_translation_is_exact_for_band_limited_data(n, shift):
     rng = np.random.default_rng(n)
     x = D * np.arange(n)

@@ -41,8 +41,9 @@ KINDS = ("all-reduce", "reduce-scatter", "all-gather", "all-to-all")
 @pytest.mark.parametrize("collective", KINDS)
 @pytest.mark.parametrize("photonic", [False, True])
 @pytest.mark.parametrize("choice", SERVED)
-def test_every_choice_serves_groups_of_any_size_with_chunks_alike(choice, photonic, collective):
-    for ranks in (2, 3, 4, 7, 12, 17):
+@pytest.mark.parametrize("sizes", [(3, 4, 12), pytest.param((2, 7, 17), marks=pytest.mark.slow)])
+def test_every_choice_serves_groups_of_any_size_with_chunks_alike(sizes, choice, photonic, collective):
+    for ranks in sizes:
         for recipe in recipes(choice, collective, ranks, photonic):
             built(recipe, collective, ranks)
             group = complete(recipe, collective, ranks)

@@ -66,6 +66,7 @@ def test_parts_that_share_gpus_have_buffers_of_their_own(case, in_turn):
         assert whole.communication_rounds == starts[-1]
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(placements(), st.data())
 def test_a_transfer_left_out_of_a_part_is_found_in_the_whole(case, data):

@@ -30,8 +30,17 @@ def optimal(name):
     return Communication(load(name), "optimal")
 
 
-@pytest.mark.parametrize("collective", ["all-gather", "reduce-scatter", "all-reduce"])
-@pytest.mark.parametrize("groups", [[(0, 1, 2, 3)], [range(k, 16, 4) for k in range(4)]])
+@pytest.mark.parametrize(
+    "collective",
+    [
+        "all-gather",
+        *(pytest.param(each, marks=pytest.mark.slow) for each in ("reduce-scatter", "all-reduce")),
+    ],
+)
+@pytest.mark.parametrize(
+    "groups",
+    [[(0, 1, 2, 3)], pytest.param([range(k, 16, 4) for k in range(4)], marks=pytest.mark.slow)],
+)
 def test_on_rings_of_a_torus_data_go_both_ways_at_full_rate(collective, groups):
     """A GPU receives (n − 1)/n of the array on two links, and as much again of the sums of an all-reduce."""
     torus, one = optimal("torus:4x4"), call(collective, groups, 1024 * MIB)
@@ -44,6 +53,7 @@ def test_on_rings_of_a_torus_data_go_both_ways_at_full_rate(collective, groups):
     verify(torus.combined([one]))
 
 
+@pytest.mark.slow
 def test_any_size_takes_what_the_cost_model_says_and_no_more_than_with_auto():
     torus, auto = optimal("torus:4x4"), Communication(load("torus:4x4"), "auto")
     for nbytes in (1.0, 1e3, 3e4, 1e6, 2e6, 3e7, 1e9):
@@ -63,6 +73,7 @@ def test_calls_at_the_same_time_share_links():
     assert mesh.seconds(crossing) == pytest.approx(2 * mesh.seconds(crossing[:1]), rel=1e-3)
 
 
+@pytest.mark.slow
 def test_groups_and_sizes_that_are_alike_are_searched_once(monkeypatch):
     inputs, whole = [], fastest.fastest_schedule
     monkeypatch.setattr(fastest, "fastest_schedule", lambda *a, **k: inputs.append(a) or whole(*a, **k))
@@ -96,7 +107,7 @@ def test_groups_without_a_way_are_refused():
             cycle.seconds([call("all-to-all", [group], MIB)])
 
 
-@pytest.mark.parametrize("name", ["lightpath:2x4", "switch:8"])
+@pytest.mark.parametrize("name", ["lightpath:2x4", pytest.param("switch:8", marks=pytest.mark.slow)])
 def test_where_nothing_better_exists_optimal_is_auto(name):
     for collective in ("all-reduce", "all-gather"):
         one, auto = call(collective, [range(8)], 64 * MIB), Communication(load(name), "auto")

@@ -48,7 +48,8 @@ def test_a_ring_on_an_ideal_switch_takes_what_the_closed_form_says(ranks, nbytes
     ("collective", "sharing", "factor", "ranks"),
     [
         *[("lumorph-2", "even", 1, ranks) for ranks in (4, 16, 64)],
-        *[("lumorph-4", "paper", 4 / 3, ranks) for ranks in (4, 16, 64, 256)],
+        *[("lumorph-4", "paper", 4 / 3, ranks) for ranks in (4, 16, 64)],
+        pytest.param("lumorph-4", "paper", 4 / 3, 256, marks=pytest.mark.slow),
         *[("lumorph-4", "even", 16 / 15, ranks) for ranks in (4, 16, 64)],
     ],
 )
@@ -62,13 +63,13 @@ def test_lumorph_on_its_wafer_takes_what_the_paper_s_formula_says(ranks, collect
 
 
 CASES = [
-    ("switch:12", "ring"),
+    pytest.param("switch:12", "ring", marks=pytest.mark.slow),
     ("switch:12", "auto"),
     ("torus:4x4", "recursive:2"),
-    ("mesh:3x4", "double-tree"),
+    pytest.param("mesh:3x4", "double-tree", marks=pytest.mark.slow),
     ("hgx-h200", "ring"),
-    ("hgx-h200", "double-tree:4"),
-    ("lightpath:3x4", "lumorph-2"),
+    pytest.param("hgx-h200", "double-tree:4", marks=pytest.mark.slow),
+    pytest.param("lightpath:3x4", "lumorph-2", marks=pytest.mark.slow),
     ("lightpath:3x4", "lumorph-4"),
     ("lightpath:3x4", "auto"),
 ]
@@ -158,6 +159,7 @@ def wafer(collective, waveguides=40):
     return Communication(fabric, collective)
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(batches(12), st.sampled_from(["lumorph-2", "lumorph-4", "ring"]), st.sampled_from([1, 2, 40]))
 def test_a_batch_takes_no_less_than_its_slowest_call_and_no_more_than_all_in_turn(
@@ -229,7 +231,7 @@ def test_messages_take_the_rounds_of_algorithm_3_on_a_wafer_and_one_round_on_a_s
 @pytest.mark.parametrize(
     ("name", "fastest"), [("switch:6", ""), ("nodes:2x4", "hierarchical, 2x4"), ("hgx-h100", "nvls")]
 )
-@pytest.mark.parametrize("collective", ["all-reduce", "all-gather"])
+@pytest.mark.parametrize("collective", [pytest.param("all-reduce", marks=pytest.mark.slow), "all-gather"])
 def test_auto_is_as_fast_as_the_fastest_of_the_registry_at_every_size(name, fastest, collective):
     """Schedules are built and costed here one by one, whatever list of candidates there is."""
     fabric = load(name)
@@ -262,6 +264,7 @@ def test_auto_is_as_fast_as_the_fastest_of_the_registry_at_every_size(name, fast
         assert any(algorithm.startswith(fastest) for algorithm in chosen)
 
 
+@pytest.mark.slow
 def test_an_nvls_tree_has_what_nccl_has_in_groups_within_a_node_and_across_nodes():
     fabric = replace(load("nodes:2x4"), multicast_switches=("node0", "node1"))
     trees = Communication(fabric, "nvls-tree")

@@ -56,6 +56,7 @@ def moved_bytes(call):
     return call.bytes * each[call.collective] * len(call.groups)
 
 
+@pytest.mark.slow
 @settings(max_examples=80)
 @given(pairs)
 def test_messages_bring_each_gpu_what_it_lacks(pair):

@@ -451,6 +451,7 @@ def test_merged_layers_take_the_same_time(load, fabric, policy):
     assert calls(merged) == calls(whole)
 
 
+@pytest.mark.slow
 @small
 @given(workloads())
 def test_free_communication_is_no_slower_than_one_microbatch_after_the_other(load):
@@ -460,6 +461,7 @@ def test_free_communication_is_no_slower_than_one_microbatch_after_the_other(loa
     assert 0 <= iteration.bubble < 1
 
 
+@pytest.mark.slow
 @small
 @given(workloads())
 def test_equal_calls_are_costed_once(load):

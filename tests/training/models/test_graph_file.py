@@ -54,6 +54,7 @@ def graphs(draw):
     )
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(graphs())
 def test_graphs_round_trip(graph):

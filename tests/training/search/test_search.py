@@ -148,7 +148,15 @@ def test_a_walk_from_beyond_the_memory_limit_finds_its_way():
     assert all(seconds < 1 for _, seconds in trail.history)
 
 
-@pytest.mark.parametrize("most", [0.0, 1e-4, 1.0, float("inf")])
+@pytest.mark.parametrize(
+    "most",
+    [
+        0.0,
+        pytest.param(1e-4, marks=pytest.mark.slow),
+        pytest.param(1.0, marks=pytest.mark.slow),
+        float("inf"),
+    ],
+)
 def test_costs_are_exact_up_to_what_matters(most):
     fabric = AffineTimes(2e-5, 4e-11, concurrent=False)
     strategies = list(expert_designed(SearchSetting(MODEL, 8, 32, DEVICE, BF16, fabric)))
@@ -164,7 +172,7 @@ def test_costs_are_exact_up_to_what_matters(most):
 # --- What is found ---
 
 
-@pytest.mark.parametrize("concurrent", [True, False])
+@pytest.mark.parametrize("concurrent", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_the_best_of_a_tiny_problem(concurrent):
     model = chain("column", "row", flops=3e9, features=8)
     fabric = AffineTimes(1e-5, 1e-10, concurrent)
@@ -189,7 +197,7 @@ def test_the_same_seed_gives_the_same():
     assert first.tried != other.tried
 
 
-@pytest.mark.parametrize("method", ["markov", "chain"])
+@pytest.mark.parametrize("method", ["markov", pytest.param("chain", marks=pytest.mark.slow)])
 def test_no_worse_than_its_starts(method):
     result = find(method=method, proposals=20)
     first_start = uniform(MODEL, 8, tensor=2, batch=32, bucket=1e6)
@@ -208,7 +216,7 @@ def test_history_falls_to_the_best():
     assert result.stopped == "proposals"
 
 
-@pytest.mark.parametrize("method", ["markov", "chain"])
+@pytest.mark.parametrize("method", ["markov", pytest.param("chain", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("fraction", [0.5, 0.3])
 def test_memory_is_respected(method, fraction):
     plain = largest_need(workload(MODEL, uniform(MODEL, 8, batch=32))).total

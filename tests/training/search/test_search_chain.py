@@ -84,6 +84,7 @@ SPLITS = st.lists(st.sampled_from(SPLIT), min_size=1, max_size=4)
 OPTIONS = st.builds(SerialOptions, st.sampled_from([1, 2]), st.booleans(), st.booleans())
 
 
+@pytest.mark.slow
 @given(SPLITS, st.sampled_from([2, 4, 6]), OPTIONS, st.sampled_from([1e-6, 1e-4]), st.sampled_from([0, 2]))
 @settings(max_examples=25)
 def test_without_a_limit_it_is_the_best_of_all(splits, gpus, options, latency, experts):
@@ -126,7 +127,12 @@ def test_with_a_limit_it_is_the_best_of_those_that_fit(splits, options, fraction
 
 @pytest.mark.parametrize(
     "options",
-    [SerialOptions(), SerialOptions(2, True), SerialOptions(1, False, True), SerialOptions(1, True, True)],
+    [
+        SerialOptions(),
+        pytest.param(SerialOptions(2, True), marks=pytest.mark.slow),
+        pytest.param(SerialOptions(1, False, True), marks=pytest.mark.slow),
+        SerialOptions(1, True, True),
+    ],
 )
 @pytest.mark.parametrize("fraction", [0.0, 0.1, 0.4, 1.0])
 def test_blocks_are_units(options, fraction):
@@ -156,6 +162,7 @@ def any_model(draw):
     return ModelGraph("any", tuple(layers), batch=4)
 
 
+@pytest.mark.slow
 @given(any_model(), OPTIONS, st.booleans(), st.randoms(use_true_random=False))
 @settings(max_examples=40)
 def test_time_and_memory_are_sums_over_units_and_pairs_of_any_model(model, options, by_layer, random):

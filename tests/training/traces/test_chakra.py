@@ -55,6 +55,7 @@ def assert_same(one, other):
         assert getattr(one, key) == getattr(other, key), key
 
 
+@pytest.mark.slow
 @given(graphs())
 @settings(max_examples=25)
 def test_random_tasks_come_back(tmp_path_factory, drawn):

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 from emulated_device import opened
-from kernel_cases import DEVICES, SHAPES, TOLERANCE, Case, split
+from kernel_cases import DEVICES, TOLERANCE, Case, split
 from random_problems import _along as along
 
 from wavefabric.acoustics.solver.adjoint.kernels import TABLE
@@ -17,12 +17,18 @@ full = pytest.mark.parametrize("full", [True, False], ids=["full", "row"])
 with_density = pytest.mark.parametrize("with_density", [True, False], ids=["gradient", "no gradient"])
 
 
-@pytest.fixture(scope="module", params=DEVICES[1:])
+@pytest.fixture(scope="module", params=["cpu 2", *DEVICES[2:]])
 def device(request):
     return opened(request.param)
 
 
-@pytest.fixture(params=itertools.product((SHAPES[0], *SHAPES[3::2]), TOLERANCE), ids=str)
+@pytest.fixture(
+    params=[
+        pytest.param((shape, dtype), marks=[pytest.mark.slow] * (shape[0] != 5))
+        for shape, dtype in itertools.product(((1, 1, 40), (5, 7, 9), (2, 3, 301)), TOLERANCE)
+    ],
+    ids=str,
+)
 def case(device, request):
     return AdjointCase(device, *request.param)
 

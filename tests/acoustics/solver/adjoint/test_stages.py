@@ -16,13 +16,16 @@ from wavefabric.runtime.device import get_device
 SOLID, ODD, FLAT, LINE = (12, 10, 8), (14, 9, 7), (15, 12, 1), (30, 1, 1)
 PLANE = (16, 15, 1)
 FORMS = [(PlainStages, "cpu", shape) for shape in (SOLID, ODD, FLAT, LINE)]
-FORMS += [(FusedCpuStages, "cpu", SOLID), (FusedCpuStages, "cpu", ODD), (FusedCudaStages, "emulated", SOLID)]
+FORMS += [(FusedCpuStages, "cpu", SOLID), (FusedCpuStages, "cpu", ODD)]
+FORMS += [(FusedCudaStages, "emulated", SOLID)]
 FORMS += [pytest.param(FusedCudaStages, "emulated", PLANE, marks=pytest.mark.slow)]
 FORMS += [pytest.param(kind, "cuda", SOLID, marks=pytest.mark.gpu) for kind in (PlainStages, FusedCudaStages)]
 FORMS += [pytest.param(FusedCudaStages, "cuda", PLANE, marks=pytest.mark.gpu)]
 
 
-@pytest.mark.parametrize("dtype", [np.float64, np.float32], ids=["double", "single"])
+@pytest.mark.parametrize(
+    "dtype", [np.float64, pytest.param(np.float32, marks=pytest.mark.slow)], ids=["double", "single"]
+)
 @pytest.mark.parametrize(("kind", "device", "shape"), FORMS)
 def test_derivatives_of_the_adjoint_step(kind, device, shape, dtype):
     device = EmulatedDevice() if device == "emulated" else get_device(device, 1)

@@ -246,6 +246,7 @@ def finishes(text, fits, seed, together=1):
     return True
 
 
+@pytest.mark.slow
 @settings(max_examples=80)
 @given(st.data())
 def test_circles_are_found_exactly(data):
@@ -353,6 +354,7 @@ def counted(draw):
     return algo("custom", gpus, 8, proto=draw(st.sampled_from(["Simple", "LL"])), more='maxBytes="{}"')
 
 
+@pytest.mark.slow
 @settings(max_examples=100)
 @given(counted(), st.integers(1, 4), st.integers(0, 40), st.integers(0, 99))
 def test_whether_an_array_of_a_size_gets_stuck(text, fits, power, seed):
@@ -368,6 +370,7 @@ def test_whether_an_array_of_a_size_gets_stuck(text, fits, power, seed):
         assert finishes(text, fits, seed, together) == (most is None or size <= most)
 
 
+@pytest.mark.slow
 @settings(max_examples=80)
 @given(st.data())
 def test_without_a_wait_it_is_refused_or_needs_none(data):

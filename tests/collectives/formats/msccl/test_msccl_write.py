@@ -77,6 +77,7 @@ def run(schedule, collective, text, instances, seed):
     return machine
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(schedules(), st.integers(1, 3), st.sampled_from([None, True]), st.integers(0, 2**32))
 def test_every_algorithm_runs_and_comes_back(case, instances, shared, seed):

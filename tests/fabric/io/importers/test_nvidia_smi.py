@@ -95,6 +95,7 @@ def class_of(fabric, src, dst):
     return "PXB" if any(n.startswith("PCIe tree") for n in nodes) else "PIX"
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(st.data())
 def test_the_tree_has_the_classes_of_the_table(data):

@@ -22,7 +22,14 @@ def case(algorithm="recursive", nbytes=2.0**20, reconfiguration=3.7e-6, **change
 
 
 @pytest.mark.parametrize("algorithm", ["recursive", "ring"])
-@pytest.mark.parametrize(("reconfiguration", "nbytes"), [(1e-8, 2.0**12), (3.7e-6, 2.0**24), (1e-3, 2.0**24)])
+@pytest.mark.parametrize(
+    ("reconfiguration", "nbytes"),
+    [
+        (1e-8, 2.0**12),
+        pytest.param(3.7e-6, 2.0**24, marks=pytest.mark.slow),
+        pytest.param(1e-3, 2.0**24, marks=pytest.mark.slow),
+    ],
+)
 def test_the_best_is_proved_and_within_the_extremes(algorithm, reconfiguration, nbytes):
     schedule, fabric, element = case(algorithm, nbytes, reconfiguration)
     best, never = (photonic(schedule, fabric, element, reconfigure=r) for r in ("best", "never"))
@@ -42,6 +49,7 @@ def test_synchronisation_is_paid_with_set_ups_alone():
     assert [r.reconfiguration for r in result.rounds] == [pytest.approx(4.7e-6), *[0.0] * 13]
 
 
+@pytest.mark.slow
 def test_the_next_circuits_are_set_up_while_a_long_round_runs():
     plan = plan_reconfiguration(*case())
     assert "ahead" in [step.choice for _, _, step, _, _ in plan.rounds]

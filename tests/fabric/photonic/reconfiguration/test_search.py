@@ -90,8 +90,8 @@ def test_planes_with_circuits_of_their_own_are_found_beside_ones_that_change():
     assert sorted(j for step in steps for j in step.planes) == list(range(6))
 
 
-SMALL = [(1, 2, 8), (2, 2, 3)]
-MANY = [(1, 3, 100), (1, 4, 9), (2, 2, 30), (2, 3, 1)]
+SMALL = [(1, 2, 8)]
+MANY = [(2, 2, 3), (1, 3, 100), (1, 4, 9), (2, 2, 30), (2, 3, 1)]
 
 
 @pytest.mark.parametrize("case", [*SMALL, *(pytest.param(each, marks=pytest.mark.slow) for each in MANY)])
@@ -115,6 +115,7 @@ def not_slower_than_extremes(seed):
     assert all(a.end == b.begin for a, b in pairwise(steps))
 
 
+@pytest.mark.slow
 @settings(max_examples=10)
 @given(st.integers(0, 2**32))
 def test_it_never_loses_to_an_extreme(seed):

@@ -284,6 +284,7 @@ def test_no_method_takes_less_time_than_auto(chosen, waveguides, switch_loss):
         assert seconds(result) <= seconds(route(fabric, pairs, method)) * (1 + 1e-12)
 
 
+@pytest.mark.slow
 def test_the_time_limit_of_exact_is_kept_and_its_bound_holds():
     fabric = wafer(8, 8)
     rng = np.random.default_rng(1)

@@ -110,7 +110,7 @@ sys.exit(2)
     assert err.endswith("of 3: grid: 7 given\n")
 
 
-@pytest.mark.parametrize("victim", [0, 2])
+@pytest.mark.parametrize("victim", [0, pytest.param(2, marks=pytest.mark.slow)])
 def test_a_killed_rank_is_named(tmp_path, victim):
     saved = tmp_path / "run.h5.checkpoint"
     saved.touch()
@@ -205,6 +205,7 @@ sys.exit(143)
     assert err == ""
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="POSIX signals")
 def test_ranks_of_a_background_job_can_be_interrupted():
     """A shell script has what it puts in the background ignore Ctrl-C; ranks hear of it from the launcher."""
@@ -253,6 +254,7 @@ def test_a_launcher_goes_on_without_its_shell(tmp_path):
     assert (tmp_path / "log").read_text().splitlines()[1:] == ["done", "done"]
 
 
+@pytest.mark.slow
 def test_output_is_passed_on_whole():
     body = """\
 if rank == 0:

@@ -35,6 +35,7 @@ sys.exit(launch(LaunchOptions(["-c", sys.argv[1]], 2, program=[sys.executable]))
 """
 
 
+@pytest.mark.slow
 @needs_mpi
 @linux
 @pytest.mark.usefixtures("ranks_apart")

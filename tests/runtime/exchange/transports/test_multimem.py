@@ -23,7 +23,9 @@ KINDS = [
 ]
 
 
-@pytest.mark.parametrize("dtype", ["f4", "f8", "i4", "i8", "c8"])
+@pytest.mark.parametrize(
+    "dtype", ["f4", *(pytest.param(each, marks=pytest.mark.slow) for each in ("f8", "i4", "i8", "c8"))]
+)
 @pytest.mark.parametrize("kind", KINDS, ids="-".join)
 def test_kernels_leave_what_the_schedule_says(kind, dtype):
     """In any order of blocks, call after call; sizes with words before and behind whole vectors."""

@@ -21,7 +21,16 @@ from wavefabric.runtime.exchange.transports.plan_code import staging_bytes
 
 
 @pytest.mark.parametrize("protocol", ["signals", "packets"])
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64", "int32", "int64"])
+@pytest.mark.parametrize(
+    "dtype",
+    [
+        "float32",
+        *(
+            pytest.param(each, marks=pytest.mark.slow)
+            for each in ("float16", "bfloat16", "float64", "int32", "int64")
+        ),
+    ],
+)
 def test_types_and_blocks(transports, protocol, dtype):
     schedule = build("recursive", "all-reduce", 2, 1001)
 
@@ -259,6 +268,7 @@ def test_staging_buffers_count_as_memory(transports):
     assert together(transports, "p2p", 2, work) == [[0], [0]]
 
 
+@pytest.mark.slow
 def test_each_protocol_is_a_case_of_a_measurement(transports):
     def work(comm):
         options = {"protocols": ("copies", "signals", "packets"), "blocks": 2, "graph": True}
@@ -285,7 +295,9 @@ def test_each_protocol_is_a_case_of_a_measurement(transports):
     assert [case["protocol"] for case in shared["cases"]] == ["copies"]
 
 
-@pytest.mark.parametrize("model", ["auto", "kernel", "alpha-beta"])
+@pytest.mark.parametrize(
+    "model", ["auto", *(pytest.param(each, marks=pytest.mark.slow) for each in ("kernel", "alpha-beta"))]
+)
 def test_each_prediction_is_of_what_moved_the_data(transports, model):
     """By itself p2p takes packets for the small one, signals for the large one, copies on a shared GPU."""
     times = KernelTimes(2e-6, 3e-6, 1e-6, 50e9, 1e15)

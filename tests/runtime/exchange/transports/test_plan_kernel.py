@@ -54,6 +54,7 @@ def test_eight_ranks(name, collective, protocol):
     assert wrong_on_noise(plan, "f4", blocks=2, shifts=(0, 1, 2)) == []
 
 
+@pytest.mark.slow
 @settings(max_examples=100, derandomize=True)
 @given(
     schedule=st.one_of(CASES.filter(lambda s: s.ranks <= 8), verified()),
@@ -69,7 +70,9 @@ def test_any_schedule(schedule, variant, dtype, blocks, shifts, seed):
 
 
 @pytest.mark.parametrize("protocol", ["signals", "packets"])
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(
+    "dtype", [pytest.param(each, marks=[pytest.mark.slow] * (each != DTYPES[0])) for each in DTYPES]
+)
 def test_sizes(dtype, protocol):
     """From nothing, and fewer elements than blocks, to several rounds of vectors of all threads."""
     for elements in (0, 1, 3, 17, 1001, 2500):
@@ -199,6 +202,7 @@ def test_bfloat16_at_its_ends():
     assert np.array_equal(got[small], exact[small])  # subnormal numbers add up exactly
 
 
+@pytest.mark.slow
 def test_float16_at_its_ends():
     ends = np.array(
         [0x0000, 0x8000, 0x0001, 0x03FF, 0x0400, 0x3C00, 0x3C01, 0x1000, 0x1400, 0x7BFF], np.uint16

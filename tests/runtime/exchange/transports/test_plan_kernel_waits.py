@@ -40,7 +40,12 @@ def shows(plan):
 
 
 @pytest.mark.parametrize(
-    ("name", "collective"), [("ring", "all-reduce"), ("direct", "all-reduce"), ("tree", "reduce")]
+    ("name", "collective"),
+    [
+        ("ring", "all-reduce"),
+        pytest.param("direct", "all-reduce", marks=pytest.mark.slow),
+        pytest.param("tree", "reduce", marks=pytest.mark.slow),
+    ],
 )
 def test_a_missing_wait_shows(name, collective):
     """Each that is there for what the next move reads; all ranks have begun, and end before the next call."""
@@ -54,6 +59,7 @@ def test_a_missing_wait_shows(name, collective):
     assert not shows(plan)
 
 
+@pytest.mark.slow
 def test_a_missing_barrier_shows():
     """Packets are put by other threads than those that then overwrite what they were made of, in vectors."""
     plan = compile_plan(messages([(0, "0a", "1b"), (1, "0c", "0a")], elements=700), "packets")
@@ -63,7 +69,7 @@ def test_a_missing_barrier_shows():
     assert not shows(plan)
 
 
-@pytest.mark.parametrize("protocol", ["signals", "packets"])
+@pytest.mark.parametrize("protocol", ["signals", pytest.param("packets", marks=pytest.mark.slow)])
 def test_fewer_threads_than_ranks_that_are_waited_for(protocol):
     plan = compile_plan(build("direct", "all-reduce", 8, 21), protocol)
     gather = compile_plan(build("direct", "all-gather", 8, 21))
@@ -71,7 +77,14 @@ def test_fewer_threads_than_ranks_that_are_waited_for(protocol):
         assert not any(wrong_on_noise(each, 2, seed, blocks=2, threads=3) for seed in range(5))
 
 
-@pytest.mark.parametrize(("protocol", "slots"), [("signals", 1), ("signals", 2), ("packets", 2)])
+@pytest.mark.parametrize(
+    ("protocol", "slots"),
+    [
+        ("signals", 1),
+        pytest.param("signals", 2, marks=pytest.mark.slow),
+        pytest.param("packets", 2, marks=pytest.mark.slow),
+    ],
+)
 def test_counts_of_calls_go_round(protocol, slots):
     for name in ("ring", "direct"):
         plan = compile_plan(build(name, "all-reduce", 3, 50), protocol, slots)
@@ -122,7 +135,7 @@ def test_a_rank_that_is_told_to_stop_does():
     assert not ranks.calls[0].any()
 
 
-@pytest.mark.parametrize("protocol", ["signals", "packets"])
+@pytest.mark.parametrize("protocol", ["signals", pytest.param("packets", marks=pytest.mark.slow)])
 def test_nobody_gives_up_before_time(protocol):
     """The emulator does, after a million turns, each with a look at the clock now and then."""
     ranks = Ranks(compile_plan(build("direct", "all-reduce", 2, 2), protocol), "f4", threads=1)

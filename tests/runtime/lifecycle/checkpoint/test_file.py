@@ -140,6 +140,7 @@ while True:
 """
 
 
+@pytest.mark.slow
 def test_kill_9_at_any_moment_leaves_a_whole_checkpoint(tmp_path):
     path = tmp_path / "c"
     rng = np.random.default_rng(11)

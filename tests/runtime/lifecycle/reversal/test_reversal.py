@@ -66,6 +66,7 @@ def reverse(steps, states, at=0, store_start=False, wanted=None):
     return steps - at + reversal.advanced, system
 
 
+@pytest.mark.slow
 @given(st.integers(0, 60), st.integers(1, 12), st.booleans())
 def test_fewest_steps(steps, states, store_start):
     taken, system = reverse(steps, states - (not store_start), store_start=store_start)
@@ -81,6 +82,7 @@ def least_resumed(steps, at, states):
     return min(totals)
 
 
+@pytest.mark.slow
 @given(st.integers(1, 60), st.integers(0, 8), st.data())
 def test_fewest_steps_of_a_resumed_run(steps, states, data):
     at = data.draw(st.integers(0, steps))
