@@ -68,7 +68,10 @@ def users(project):
     """Modules that a user may have: needed, and by extra."""
     extras = project["optional-dependencies"]
     optional = [
-        text for name, texts in extras.items() if name not in ("dev", "docs", "lint") for text in texts
+        text
+        for name, texts in extras.items()
+        if name not in ("dev", "docs", "kwave", "lint")
+        for text in texts
     ]
     return modules(project["dependencies"]), modules(optional)
 

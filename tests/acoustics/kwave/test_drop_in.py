@@ -229,7 +229,7 @@ def test_the_order_of_an_array_is_warned_of_once(monkeypatch):
     monkeypatch.setattr(drop_in, "_named", set())
     *inputs, _ = distributed()
     with warnings.catch_warnings():
-        warnings.simplefilter("error", UserWarning)
+        warnings.filterwarnings("error", r"source\.p: its rows")
         run(*inputs)
         monkeypatch.setitem(sys.modules, "kwave.utils.kwave_array", SimpleNamespace())
         run(*inputs, signal_order="C")
@@ -238,5 +238,5 @@ def test_the_order_of_an_array_is_warned_of_once(monkeypatch):
     with pytest.warns(UserWarning, match=r"source\.p: .*kWaveArray.*signal_order='F'"):
         run(*inputs)
     with warnings.catch_warnings():
-        warnings.simplefilter("error", UserWarning)
+        warnings.filterwarnings("error", r"source\.p: its rows")
         run(*inputs)
