@@ -75,9 +75,10 @@ def kspaceFirstOrder(
         ``input_file`` and ``output_file``.
     backend, binary_path, debug : optional
         Accepted without effect: this solver replaces each backend.
-    pml_alpha, use_sg, use_kspace, signal_order, smooth_p0, smooth_c0, smooth_rho0, scale_source_terms
-        As in `from_kwave`; k-wave-python has the last three in its older functions only, and no
-        ``signal_order``.
+    pml_alpha, use_sg, use_kspace, signal_order, smooth_p0 : optional
+        As in `from_kwave`; k-wave-python has no ``signal_order``.
+    smooth_c0, smooth_rho0, scale_source_terms : optional
+        As in `from_kwave`; k-wave-python has these in its older functions only.
     output, force, checkpoint, check_stability, progress, comm, decomposition : optional
         As in `simulate`; k-wave-python has no such options.
 
