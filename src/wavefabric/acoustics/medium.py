@@ -11,6 +11,7 @@ import numpy as np
 from wavefabric.acoustics.setup_passes import run_setup
 from wavefabric.base.arguments import listed, real
 from wavefabric.base.errors import InputError, choice, ensure, require
+from wavefabric.base.summary import one_line_repr
 from wavefabric.base.units import quantity, show
 from wavefabric.runtime.device.user_arrays import as_array
 from wavefabric.runtime.kernels.cpu_launch import address
@@ -20,7 +21,7 @@ LARGEST_JUMP = 20
 _POWERS = "from 0 to below 3, 1 only with dispersion=False"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Medium:
     """An absorbing, weakly nonlinear fluid. Every array is indexed [x, y(, z)] and has the grid's shape.
 
@@ -68,6 +69,8 @@ class Medium:
     dispersion: bool = True
     reference_speed: float | str | None = None
     density_staggered: Any = None
+
+    __repr__ = one_line_repr
 
     def __post_init__(self) -> None:
         allowed = "kg/m³, one number or one for each grid point"

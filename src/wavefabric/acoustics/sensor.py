@@ -13,6 +13,7 @@ from wavefabric.acoustics.problem import Cuboids, Elements, Interpolation, Recor
 from wavefabric.acoustics.recording.quantities import TONES, is_local, names_of, recorded_quantities
 from wavefabric.base.arguments import is_whole, per_axis, positive
 from wavefabric.base.errors import InputError, ensure, require
+from wavefabric.base.summary import one_line_repr
 from wavefabric.base.units import show
 from wavefabric.runtime.device.user_arrays import as_array
 
@@ -20,7 +21,7 @@ from wavefabric.runtime.device.user_arrays import as_array
 _SLACK = 1e-6
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Sensor:
     """Says which quantities are recorded, and where.
 
@@ -50,6 +51,8 @@ class Sensor:
     record: str | Sequence[str] = ("p",)
     start: int = 0
     frequencies: Any = ()
+
+    __repr__ = one_line_repr
 
     def __post_init__(self) -> None:
         self._recorded()

@@ -19,6 +19,7 @@ from wavefabric.acoustics.series import check_series
 from wavefabric.acoustics.smoothing import smooth, smooth_on
 from wavefabric.base.arguments import instance, positive, real
 from wavefabric.base.errors import InputError, choice, ensure, require
+from wavefabric.base.summary import one_line_repr
 from wavefabric.runtime.device.base import Device
 from wavefabric.runtime.device.user_arrays import real_array
 
@@ -100,7 +101,7 @@ class ContinuousWave:
         return ProductSignal(rise[:, None] * np.stack(waves, axis=1), table)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Source:
     """A source: initial pressure, mass source, force source, transducer, or several of them together.
 
@@ -142,6 +143,8 @@ class Source:
     uz: Any = None
     u_mode: SourceMode = "additive"
     transducer: Transducer | None = None
+
+    __repr__ = one_line_repr
 
     def lasting(self, dt: float, steps: int) -> "Source":
         """Return a copy with each `ContinuousWave` as a signal of ``steps`` time steps of ``dt``, s."""

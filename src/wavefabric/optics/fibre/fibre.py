@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from wavefabric.base.arguments import instance, numbers, positive, within
 from wavefabric.base.errors import InputError, choice, quoted
+from wavefabric.base.summary import one_line_repr
 from wavefabric.base.units import SPEED_OF_LIGHT
 from wavefabric.optics.fibre.beta import BETA_UNITS, dispersion_coefficients
 
@@ -31,7 +32,7 @@ class Labelling(TypedDict, total=False):
     name: str
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Fibre:
     """Describes a fibre of M spatial modes: 2M field rows, two polarisations per mode. Arrays are read-only.
 
@@ -65,6 +66,8 @@ class Fibre:
     modes: int = field(init=False, repr=False)  # number of spatial modes, M
     rows: int = field(init=False, repr=False)  # number of field rows, 2M
     group_sizes: NDArray[np.int64] = field(init=False, repr=False)  # modes in each group present, (G,)
+
+    __repr__ = one_line_repr
 
     def __post_init__(self):
         m, groups = len(self.labels), np.array(self.groups)
