@@ -22,6 +22,7 @@ WITH = {"cupyx": "cupy"}
 #: Programs and plug-ins, which nothing imports.
 TOOLS = {
     "editables",
+    "h5netcdf",
     "hatchling",
     "import-linter",
     "mkdocs-material",

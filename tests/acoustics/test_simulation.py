@@ -182,7 +182,9 @@ def test_result_file(tmp_path):
     assert file.attrs("recorded/p_final") == {
         "units": "Pa",
         "description": "pressure after the last step, whole domain",
+        "dimensions": "x y z",
     }
+    assert file.dims("recorded/p/0") == ("x_box0", "y_box0", "z_box0", "time")
     assert file.attrs("recorded/uy_rms/0")["units"] == "m/s"
     assert "along y root mean square" in file.attrs("recorded/uy_rms/0")["description"]
     assert file.attrs("recorded/Iz_avg/0")["units"] == "W/m^2"

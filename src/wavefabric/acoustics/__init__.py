@@ -34,6 +34,7 @@ __getattr__, __dir__ = lazy(
         "transducers.beamforming": ("delay_and_sum", "frequency_response", "log_compress", "time_gain"),
         "transducers.arrays": ("annular_array", "join", "linear_array", "spherical_array"),
         "transducers.elements": ("annulus", "bowl", "disc", "line", "rectangle", "surfaces"),
+        "pictures.recorded_result": ("read_any_result",),
         "kwave.objects": ("from_kwave", "simulate_kwave"),
         "kwave.run_input": ("run_kwave_file",),
         "check.warnings": ("max_frequency",),

@@ -90,41 +90,66 @@ class Results(dict[str, Any]):
     def write(self, writer: ResultWriter) -> Path:
         """Write the results with ``writer``, created before the run to check that the file can be written."""
         grid = {
-            "shape": Data(np.array(self.grid.shape), "", "points along x, y(, z)"),
-            "spacing": Data(np.array(self.grid.spacing), "m", "distance of points along x, y(, z)"),
-            "pml_size": Data(np.array(self.grid.pml_size), "", "points of the PML on each side"),
+            "shape": Data(np.array(self.grid.shape), "", "points along x, y(, z)", ("axis",)),
+            "spacing": Data(
+                np.array(self.grid.spacing), "m", "distance of points along x, y(, z)", ("axis",)
+            ),
+            "pml_size": Data(np.array(self.grid.pml_size), "", "points of the PML on each side", ("axis",)),
             "pml_inside": Data(self.grid.pml_inside, "", "the PML lies within the grid"),
             "axisymmetric": Data(self.grid.axisymmetric, "", "y is the radius, from the axis on"),
             "dt": Data(self._dt, "s", "time step"),
         }
-        recorded: dict[str, Any] = {}
+        axes, recorded = "xyz"[: self.grid.dimensions], dict[str, Any]()
         for name, value in self.items():
             unit, text = describe(name)
+
+            def data(array: Any, box: int | None = None, name=name, unit=unit, text=text) -> Data:
+                kind = "" if box is None else f", box {box}"
+                dims = ("point",) if box is None else tuple(f"{axis}_box{box}" for axis in axes)
+                dims = tuple(axes) if is_field(name) else dims
+                array = host_array(array)
+                return Data(array, unit, text + kind, (*dims, "time")[: array.ndim])
+
             if is_tone(name):
                 # A group with one array, or one group of boxes, per frequency.
                 recorded[name] = {
-                    str(i): {str(j): Data(host_array(box), unit, text) for j, box in enumerate(one)}
+                    str(i): {str(j): data(box, j) for j, box in enumerate(one)}
                     if isinstance(one, list)
-                    else Data(host_array(one), unit, text)
+                    else data(one)
                     for i, one in enumerate(value)
                 }
             elif isinstance(value, list):
-                recorded[name] = {
-                    str(i): Data(host_array(box), unit, f"{text}, box {i}") for i, box in enumerate(value)
-                }
+                recorded[name] = {str(i): data(box, i) for i, box in enumerate(value)}
             else:
-                recorded[name] = Data(host_array(value), unit, text)
+                recorded[name] = data(value)
         contents: dict[str, Any] = {
+            **axes_of(self.grid, self._points),
             "grid": grid,
-            "time": Data(self.time, "s", "time of each sample of a series"),
+            "time": Data(self.time, "s", "time of each sample of a series", ("time",)),
             "recorded": recorded,
             "cost": _cost(self.report),
         }
         if positions := _positions(self._points, self._total, self.grid):
             contents["sensor"] = positions
         if self.frequencies.size:
-            contents["frequencies"] = Data(self.frequencies, "Hz", "of amplitudes and phases, in their order")
+            described = "of amplitudes and phases, in their order"
+            contents["frequencies"] = Data(self.frequencies, "Hz", described, ("frequencies",))
         return writer.write(contents, attributes=provenance(device=self.report.device))
+
+
+def axes_of(grid: Grid, sensor: Any = None) -> dict[str, Data]:
+    """Return the coordinates of the grid points along each axis, and of the points of a sensor's boxes."""
+    names = "xyz"[: grid.dimensions]
+    parts = {name: (0, n) for name, n in zip(names, grid.shape, strict=True)}
+    if isinstance(sensor, Cuboids):
+        corners = np.stack([sensor.first - grid.margin, sensor.last - grid.margin + 1], -1).tolist()
+        parts |= {f"{name}_box{i}": box[k] for i, box in enumerate(corners) for k, name in enumerate(names)}
+    result = {}
+    for name, ends in parts.items():
+        axis = names.index(name[0])
+        values = (np.arange(*ends) - grid.origin[axis]) * grid.spacing[axis]
+        result[name] = Data(values, "m", f"coordinates along {name.replace('_box', ' of box ')}", (name,))
+    return result
 
 
 def _positions(points: Any, total: tuple[int, int, int], grid: Grid) -> dict[str, Data]:
@@ -135,12 +160,14 @@ def _positions(points: Any, total: tuple[int, int, int], grid: Grid) -> dict[str
     """
     if isinstance(points, Cuboids):
         boxes = (np.stack([points.first, points.last], 1) - grid.margin)[..., : grid.dimensions]
-        return {"boxes": Data(boxes, "", "first and last point of each along x, y(, z), from 0")}
+        described = "first and last point of each along x, y(, z), from 0"
+        return {"boxes": Data(boxes, "", described, ("box", "end", "axis"))}
     if not isinstance(points, np.ndarray):
         return {}
     index = np.array(np.unravel_index(points, total, order="F")) - np.array(grid.margin)[:, None]
     numbers = np.ravel_multi_index(tuple(index[: grid.dimensions]), grid.shape, order="F")
-    return {"points": Data(numbers, "", "points of the mask by number in the grid, x fastest, from 0")}
+    described = "points of the mask by number in the grid, x fastest, from 0"
+    return {"points": Data(numbers, "", described, ("point",))}
 
 
 def _cost(report: Report) -> dict[str, Any]:

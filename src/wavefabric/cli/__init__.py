@@ -32,6 +32,8 @@ _COMMANDS = {
     "transcranial": "Simulate a sonication through a skull: pressure, focus, temperature and thermal dose.",
     "plot": "Draw what a result file holds.",
     "report": "Write one HTML page about a result: whether it worked, how fast it was, and its figures.",
+    "export": "Write quantities of a result as CSV, NetCDF, MATLAB, VTK or NIfTI.",
+    "compare": "Compare two results: the largest difference of each quantity, and where it is.",
     "theory": "Show the Q² that theory expects of a fibre link, by mode group and distance, in seconds.",
     "info": "Show version, processor, GPUs, transports between ranks and optional parts.",
 }

@@ -32,7 +32,9 @@ def structure(path):
 
 def read_all_of_a_fibre(path):
     result = read_result(path)
-    return [result[key] for key in result]
+    values = [result[key] for key in result]
+    list(result.tables(result.alike()))
+    return values
 
 
 def read_all_of_an_ultrasound(path):
@@ -55,7 +57,7 @@ def test_flipped_bytes_and_cut_files(tmp_path, result_file, kind):
         data = bytearray(whole)
         if k % 10 == 0:
             del data[random_numbers.randrange(len(data)) :]
-        for at in random_numbers.choices(positions, k=8):
+        for at in random_numbers.choices(positions, k=4):
             if at < len(data):
                 data[at] = random_numbers.choice((0, 1, 127, 128, 255, data[at] ^ 4))
         path.write_bytes(data)

@@ -20,7 +20,7 @@ from wavefabric.acoustics.problem import Problem, Recording
 from wavefabric.acoustics.recording.delivery import broadcast
 from wavefabric.acoustics.recording.quantities import is_tone
 from wavefabric.acoustics.recording.sinks import Report
-from wavefabric.acoustics.result import Results
+from wavefabric.acoustics.result import Results, axes_of
 from wavefabric.acoustics.run import identity
 from wavefabric.acoustics.sensor import Sensor
 from wavefabric.acoustics.simulation import PreparedSimulation, SimulateSettings, check_inputs, solve
@@ -79,8 +79,13 @@ class Gradient(dict[str, Any]):
         if not self.results.writes:
             return Path(path)
         units = {name: f"1/({_UNITS.get(name, '1')})" for name in self}
-        arrays = {name: Data(np.asarray(by), units[name], name) for name, by in self.items()}
-        contents = {"value": Data(self.value, "", "value of the objective"), "gradient": arrays}
+        grid = self.results.grid
+        axes = axes_of(grid)
+        arrays = {
+            name: Data(np.asarray(by), units[name], name, tuple(axes) if np.shape(by) == grid.shape else ())
+            for name, by in self.items()
+        }
+        contents = {**axes, "value": Data(self.value, "", "value of the objective"), "gradient": arrays}
         attributes = provenance(device=self.results.report.device)
         return ResultWriter(path, force).write(contents, attributes=attributes)
 

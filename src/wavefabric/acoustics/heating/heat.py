@@ -17,6 +17,7 @@ from wavefabric.acoustics.heating.tissue import ThermalMedium
 from wavefabric.acoustics.problem import Recording
 from wavefabric.acoustics.recording.delivery import RankParts, broadcast
 from wavefabric.acoustics.recording.sampling import Sampler
+from wavefabric.acoustics.result import axes_of
 from wavefabric.acoustics.run import identity
 from wavefabric.acoustics.run_settings import RunSettings
 from wavefabric.acoustics.sensor import Sensor
@@ -61,10 +62,14 @@ class Heated(dict[str, Any]):
         """Write an HDF5 result file, on rank 0; `InputError` if it exists (without ``force``)."""
         if not self._writes:
             return Path(path)
-        fields = {name: Data(array, *_TEXTS[name]) for name, array in self.items()}
-        spacing = Data(np.array(self.grid.spacing), "m", "distance of points along x, y(, z)")
-        seconds = Data(self.time, "s", "of each temperature of a series")
-        contents = {"heating": fields, "grid": {"spacing": spacing}, "time": seconds}
+        axes, series = axes_of(self.grid), ("point", "time")
+        fields = {
+            name: Data(array, *_TEXTS[name], series if name == "series" else tuple(axes))
+            for name, array in self.items()
+        }
+        spacing = Data(np.array(self.grid.spacing), "m", "distance of points along x, y(, z)", ("axis",))
+        seconds = Data(self.time, "s", "of each temperature of a series", ("time",))
+        contents = {**axes, "time": seconds, "heating": fields, "grid": {"spacing": spacing}}
         return ResultWriter(path, force).write(contents, attributes=provenance(device=self._device))
 
 

@@ -267,6 +267,12 @@ class RecordedArray:
         steps, file = self.file.steps, self.file
         return (steps - self.size[1]) * file.dt if steps else file.first_time()
 
+    def array(self, shape: tuple[int, ...]) -> np.ndarray:
+        """Return all values in ``shape``: along x, y(, z) or by point, then over time."""
+        with self._reading() as axes:
+            check_memory(axes.dataset, host_memory()[0])
+            return axes[(slice(None),) * len(axes.shape)].reshape(shape, order="F")
+
     def values(self) -> np.ndarray:
         """Return all values as float64, (points,)."""
         with self._reading() as axes:

@@ -14,6 +14,7 @@ from scipy import ndimage
 from wavefabric.acoustics.heating.heat import Heated, heat
 from wavefabric.acoustics.heating.tissue import ThermalMedium, absorbed_power
 from wavefabric.acoustics.medium import Medium
+from wavefabric.acoustics.result import axes_of
 from wavefabric.acoustics.run import identity
 from wavefabric.acoustics.run_settings import RunSettings
 from wavefabric.acoustics.sensor import Sensor
@@ -90,6 +91,7 @@ class Plan:
     def write(self, writer: ResultWriter) -> Path:
         """Write one HDF5 file with fields, phases, measures and settings."""
         grid, frame = self.sonication.grid, self.sonication.frame
+        axes = axes_of(grid)
         arrays = {
             "hounsfield": Data(self.hounsfield, "HU", "CT on the grid, [x, y, z]; x along the beam"),
             "sound_speed": Data(self.medium.sound_speed, "m/s", "medium"),
@@ -100,18 +102,29 @@ class Plan:
             "temperature_max": Data(self.heated["temperature_max"], "degC", "highest temperature over time"),
             "dose": Data(self.heated["dose"], "min", "thermal dose, CEM43"),
         }
+        fields = {
+            name: Data(*data[:3], tuple(axes) * (np.ndim(data.value) > 0)) for name, data in arrays.items()
+        }
         transducer, settings = self.sonication.transducer, asdict(self.sonication)
+        origin, directions = (
+            "world coordinates of the grid's origin, point N // 2",
+            "directions of the grid's ",
+        )
+        directions += "x, y, z in the world, one per row"
         contents: dict[str, Any] = {
+            **axes,
             "grid": {
-                "shape": Data(np.array(grid.shape), "", "points along x, y, z"),
-                "spacing": Data(np.array(grid.spacing), "m", "distance of points"),
-                "origin": Data(frame.origin, "m", "world coordinates of the grid's origin, point N // 2"),
-                "axes": Data(frame.axes, "", "directions of the grid's x, y, z in the world, one per row"),
+                "shape": Data(np.array(grid.shape), "", "points along x, y, z", ("axis",)),
+                "spacing": Data(np.array(grid.spacing), "m", "distance of points", ("axis",)),
+                "origin": Data(frame.origin, "m", origin, ("world_axis",)),
+                "axes": Data(frame.axes, "", directions, ("axis", "world_axis")),
             },
-            "fields": arrays,
+            "fields": fields,
             "elements": {
-                "centres": Data(frame.to_world(transducer.centres), "m", "world coordinates"),
-                "phases": Data(self.phases, "rad", "of cos(2πft + phase)"),
+                "centres": Data(
+                    frame.to_world(transducer.centres), "m", "world coordinates", ("element", "world_axis")
+                ),
+                "phases": Data(self.phases, "rad", "of cos(2πft + phase)", ("element",)),
             },
             "figures": {
                 name.replace("/", " over "): Data(value, unit, name)

@@ -243,6 +243,9 @@ def channel_expectations(run: RunFile, expected: dict[str, Expectation]) -> list
 def theory_payload(expected: dict[str, Expectation]) -> dict[str, Any]:
     """Return the content of ``/theory`` in a result file: a dictionary from receiver position to arrays."""
     return {
-        name: {part: Data(getattr(one, part), unit, text) for part, (unit, text) in _KEPT.items()}
+        name: {
+            part: Data(getattr(one, part), unit, text, ("mode", "channel"))
+            for part, (unit, text) in _KEPT.items()
+        }
         for name, one in expected.items()
     }

@@ -149,7 +149,8 @@ class Snapshots:
 
             def write(rows: Rows, path: Path = path) -> None:
                 about = {"distance_m": distance, "fingerprint": self._fingerprint}
-                content = {"field": Data(rows, "W^0.5", "complex envelopes, two polarisations per mode")}
+                described = "complex envelopes, two polarisations per mode"
+                content = {"field": Data(rows, "W^0.5", described, ("row", "sample"))}
                 ResultWriter(path, force=True).write(content, attributes=attributes | about)
 
             with_whole_field(self._comm, local_modes, A, write)

@@ -93,15 +93,21 @@ def payload(
     row of ``along_z`` (Z, 1 + modes) is a distance (m) and the power of each mode there (W).
     """
     grid, powers = transmitter.grid, transmitter.powers(fibre.modes)
+    frequencies, bins = np.asarray(grid.frequencies), spectrum_frequencies(grid)
     out: dict[str, Any] = {
+        "mode": Data(list(fibre.labels), "", "spatial modes", ("mode",)),
+        "channel": Data(frequencies, "Hz", "optical frequency of each channel", ("channel",)),
+        "spectrum_frequency": Data(bins, "Hz", "middles of the bins of spectra", ("spectrum_frequency",)),
         "fibre": {
             "attrs": {"name": fibre.name, "wavelength_m": fibre.wavelength, "gamma_per_W_m": fibre.gamma},
-            "labels": Data(list(fibre.labels), "", "spatial modes"),
-            "groups": Data(fibre.groups, "", "mode group of each spatial mode"),
-            "beta": Data(fibre.beta, "s^n/m", "beta1 (relative to the fundamental mode), beta2, ..."),
-            "a_eff": Data(fibre.a_eff, "m^2", "effective area"),
+            "labels": Data(list(fibre.labels), "", "spatial modes", ("mode",)),
+            "groups": Data(fibre.groups, "", "mode group of each spatial mode", ("mode",)),
+            "beta": Data(
+                fibre.beta, "s^n/m", "beta1 (relative to the fundamental mode), beta2, ...", ("mode", "order")
+            ),
+            "a_eff": Data(fibre.a_eff, "m^2", "effective area", ("mode",)),
             "kappa": Data(fibre.kappa, "", f"Kerr coupling per {fibre.kappa_of}"),
-            "alpha": Data(fibre.alpha, "1/m", "power attenuation"),
+            "alpha": Data(fibre.alpha, "1/m", "power attenuation", ("mode",)),
         },
         "signal": {
             "attrs": {
@@ -113,34 +119,56 @@ def payload(
                 "samples_per_symbol": grid.samples_per_symbol,
                 "largest_frequency_shift_Hz": grid.largest_shift,
             },
-            "frequencies": Data(np.asarray(grid.frequencies), "Hz", "optical frequency of each channel"),
-            "launch_power": Data(powers, "W", "per mode and channel, both polarisations"),
-            "spectrum_frequencies": Data(spectrum_frequencies(grid), "Hz", "of /received/…/spectrum"),
+            "frequencies": Data(frequencies, "Hz", "optical frequency of each channel", ("channel",)),
+            "launch_power": Data(
+                powers, "W", "per mode and channel, both polarisations", ("mode", "channel")
+            ),
+            "spectrum_frequencies": Data(bins, "Hz", "of /received/…/spectrum", ("spectrum_frequency",)),
         },
         "along_z": {
-            "distance": Data(along_z[:, 0], "m", "from the transmitter; twice at an amplifier"),
-            "power": Data(along_z[:, 1:], "W", "of each spatial mode, all channels together"),
+            "distance": Data(
+                along_z[:, 0], "m", "from the transmitter; twice at an amplifier", ("distance",)
+            ),
+            "power": Data(
+                along_z[:, 1:], "W", "of each spatial mode, all channels together", ("distance", "mode")
+            ),
         },
         "received": {
             name: {"attrs": {"distance_m": length}}
-            | {key: Data(arrays[key], *meaning) for key, meaning in _RECEIVED.items() if key in arrays}
+            | {
+                key: Data(arrays[key], *meaning, _received_dims(key, np.ndim(arrays[key])))
+                for key, meaning in _RECEIVED.items()
+                if key in arrays
+            }
             for name, (length, arrays) in received.items()
         },
         "solver": {"attrs": solver},
     }
     if len(transmitter.parts) > 1:  # attributes: the lowest rate and the largest roll-off
         out["signal"] |= {
-            "symbol_rate": Data(grid.symbol_rates, "Hz", "of each channel"),
-            "rolloffs": Data(transmitter.rolloffs, "", "roll-off of each channel"),
-            "modulations": Data([form.name for form in transmitter.formats], "", "format of each channel"),
+            "symbol_rate": Data(grid.symbol_rates, "Hz", "of each channel", ("channel",)),
+            "rolloffs": Data(transmitter.rolloffs, "", "roll-off of each channel", ("channel",)),
+            "modulations": Data(
+                [form.name for form in transmitter.formats], "", "format of each channel", ("channel",)
+            ),
         }
     if warnings:
         described = "what may make the result less accurate than it seems"
-        out["solver"]["warnings"] = Data(list(warnings), "", described)
+        out["solver"]["warnings"] = Data(list(warnings), "", described, ("warning",))
     if field is not None:
         described = "complex envelopes after the last amplifier, two polarisations per mode"
-        out["field"] = Data(field, "W^0.5", described)
+        out["field"] = Data(field, "W^0.5", described, ("row", "sample"))
     return out
+
+
+def _received_dims(key: str, count: int) -> tuple[str, ...]:
+    """Return the names of the ``count`` dimensions of an array of `arrays_of`."""
+    if key == "spectrum":
+        return "mode", "spectrum_frequency"
+    if key not in ("constellation", "eye"):
+        return ("mode", "channel")[:count]
+    last = "polarisation", "symbol" if key == "constellation" else "sample"
+    return ("mode", "plotted_channel", *last) if count == 4 else ("mode", *last)
 
 
 def arrays_of(result: ReceiverResult) -> dict[str, np.ndarray]:

@@ -165,7 +165,8 @@ def stored_figures(run: RunFile, path: LinkPath, fibres: dict[str, Fibre]) -> di
     if not 0 < work < _MOST_WORK:
         return {}
     figures = modal_figures(run, fibres=fibres).arrays()
-    return {name: Data(figures[name], *meaning) for name, meaning in _STORED.items()}
+    dims = "frequency", "state"
+    return {name: Data(figures[name], *about, dims[: figures[name].ndim]) for name, about in _STORED.items()}
 
 
 def _derivative_step(path: LinkPath) -> float:
