@@ -10,6 +10,7 @@ from wavefabric.acoustics import Grid, Medium, Sensor, Source, simulate
 from wavefabric.acoustics.pictures.recorded_result import read_any_result
 from wavefabric.base.results import Data, ResultWriter, read_result
 from wavefabric.base.results.compare import compare
+from wavefabric.base.results.export import export
 
 DATA = Path(__file__).parents[2] / "data" / "kwave"
 GRID = Grid((10, 8, 6), "0.2 mm", pml_size=2)
@@ -74,6 +75,18 @@ def test_amplitudes_name_their_frequency(tmp_path):
     result = read_any_result(tmp_path / "r.h5")
     assert (result.dims("p_amp/1"), result.dims("p_amp_all/1")) == (("point",), ("x", "y", "z"))
     assert "1.66667e+07 Hz" in result.attrs("p_amp_all/1")["description"]
+
+
+def test_amplitudes_in_boxes(tmp_path):
+    sensor = Sensor.boxes(*BOXES, record="p_amp", frequencies=(1 / 6 / 2e-8, 2 / 6 / 2e-8))
+    path = tmp_path / "r.h5"
+    results = simulate(GRID, Medium(1500.0, 1000.0), pulse(), sensor, output=path, **OPTIONS)
+    result = read_any_result(path)
+    np.testing.assert_array_equal(result["p_amp/0/1"], results["p_amp"][0][1])
+    assert result.dims("p_phase/1/0") == ("x_box0", "y_box0", "z_box0")
+    np.testing.assert_allclose(result["x_box0"], GRID.coordinates[0][2:6])
+    assert "1.66667e+07 Hz" in result.attrs("p_amp/1/0")["description"]
+    assert len(export(result, tmp_path / "o.nc")) == 8
 
 
 def test_a_pml_outside_is_left_out_of_the_comparison(tmp_path):

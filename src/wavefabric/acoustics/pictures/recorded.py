@@ -201,7 +201,7 @@ class RecordedArray:
 
     def frequency(self) -> float | None:
         """Return the frequency of an amplitude or phase, Hz; None if the file does not contain it."""
-        number = self.name.rpartition("/")[2]
+        number = self.name.partition("/")[2].partition("/")[0]  # p_amp/0, in boxes p_amp/0/1
         if not (is_tone(self.name) and number.isdecimal() and "frequencies" in self.file):
             return None
         with self.file.reading("frequencies"):

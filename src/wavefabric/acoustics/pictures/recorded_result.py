@@ -20,10 +20,14 @@ class RecordedResult(Result):
     def __init__(self, file: RecordedFile):
         header = {name: text for name, text in file.attributes().items() if name != "file_type"}
         super().__init__(file.path, {}, {"": header})
-        self._file, self._along = file, dict[str, np.ndarray]()
+        self._file, self._items, self._along = file, dict[str, RecordedArray](), dict[str, np.ndarray]()
         for name, item in file.items.items():
-            if isinstance(file.file.get(file.prefix + name), h5py.Dataset):
-                self._add(name, item)
+            stored = file.file.get(file.prefix + name)
+            boxes = [f"{name}/{box}" for box in stored] if isinstance(stored, h5py.Group) else []  # tones
+            parts = {box: RecordedArray(box, "box", file) for box in boxes} or {name: item}
+            self._items |= parts
+            for part, array in parts.items():
+                self._add(part, array)
         for name, values in self._along.items():
             unit = "s" if name == "time" else "m"
             about = {"units": unit, "description": f"coordinates along {name}", "dimensions": name}
@@ -31,7 +35,7 @@ class RecordedResult(Result):
 
     def __getitem__(self, key: str) -> Any:
         key = key.strip("/")
-        return self._along[key] if key in self._along else self._file.items[key].array(self.shape(key))
+        return self._along[key] if key in self._along else self._items[key].array(self.shape(key))
 
     def _add(self, name: str, item: RecordedArray) -> None:
         file, group, box = self._file, *name.rpartition("/")[::2]
@@ -55,8 +59,9 @@ class RecordedResult(Result):
         unit, text = describe(name)
         if (frequency := item.frequency()) is not None:
             text = text.replace("a frequency", f"{frequency:g} Hz")
-        if group:
+        while group:
             self._attrs.setdefault(group, {})
+            group = group.rpartition("/")[0]
         self._attrs[name] = {"units": unit, "description": text, "dimensions": " ".join(dims)}
         self._keys[name] = shape, True
 
